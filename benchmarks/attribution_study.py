@@ -63,6 +63,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     from fedaudit.attribution.request import AttributionRequest, resolve_request
     from fedaudit.attribution.scores import write
     from fedaudit.attribution.server import estimation, sum_plan
+    from fedaudit.audit.inputs.reader import InputReader
     from fedaudit.config import profile
     from fedaudit.config.options import build
     from fedaudit.reproduction.runner import variant_config
@@ -85,8 +86,10 @@ def run(task: Task, out: Path, work: Path) -> str:
     )
     limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
     protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
-    resolved = resolve_request(AttributionRequest(rounds=place, protocol_config=protocol_config))
-    plan = sum_plan.draw_sum_plan(resolved.federation, protocol_config)
+    request = AttributionRequest(rounds=place, protocol_config=protocol_config)
+    resolved = resolve_request(request, InputReader())
+    plan = resolved.plan
+    assert plan is not None
     steps.mkdir(parents=True, exist_ok=True)
     estimates, _ = estimation.estimate(plan, steps / "estimates", steps / LOG, recorded=False)
     with DetectionPool(WorkerOptions(workers=1)) as pool:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.plugin import Result
 from fedaudit.attribution import pipeline
-from fedaudit.attribution.request import AttributionRequest
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.attribution.request import ResolvedRequest
+from fedaudit.audit.inputs.input_file import InputFile
 
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Watcher
@@ -23,15 +23,19 @@ class AttributedFile(InputFile):
         return self.said
 
 
-def attribute(request: AttributionRequest, watch: "Watcher") -> tuple[Result, list[dict[str, Any]]]:
+def attribute(resolved: ResolvedRequest, watch: "Watcher") -> tuple[Result, list[AttributedFile]]:
     """Return what the attribution found, and the rows of the files that it read.
 
     The attribution is recomputed in every run, since the journal keeps none of its results.
     """
-    report = pipeline.run(request, watch)
+    report = pipeline.run(resolved, watch)
     result = Result(
         measurements=tuple(report.measurements),
         findings=tuple(report.findings),
         limits=tuple(report.limits),
     )
-    return result, [dict(row) for row in report.data]
+    files = [
+        AttributedFile(path=resolved.path, documents=(), sha256=row["sha256"], said=dict(row))
+        for row in report.data
+    ]
+    return result, files

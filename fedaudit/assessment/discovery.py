@@ -7,6 +7,7 @@ from pathlib import Path
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.canaries import canary_file
 from fedaudit.federation import watermark_keys
@@ -52,6 +53,7 @@ def discover(
     held_out: Path | None = None,
     canaries: Path | None = None,
     marks: Path | None = None,
+    reader: InputReader,
 ) -> Material:
     """Return the material for an audit; files that are named must exist, and marks be readable.
 
@@ -62,10 +64,10 @@ def discover(
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file.")
     if marks:
-        watermark_keys.read(marks)
-    audited = resolve(target, adapter, number, prefixes, client, victim)
+        watermark_keys.read(marks, reader.read)
+    audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
     files = _client_files(audited)
-    clients = read_clients(list(files.items())) if files else ()
+    clients = read_clients(list(files.items()), reader) if files else ()
     attacker_file = prefixes or next(iter(files.values()), None)
     victim_file = victim or next(
         (path for path in files.values() if attacker_file and not _same(path, attacker_file)), None

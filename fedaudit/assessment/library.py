@@ -20,10 +20,15 @@ from fedaudit.assessment.defenses.pipeline import make_defense_plan, run_defense
 from fedaudit.assessment.defenses.plan import DefensePlan
 from fedaudit.assessment.defenses.training import DefenseWatch
 from fedaudit.assessment.discovery import Material, discover
-from fedaudit.assessment.pipeline import AssessmentPipeline
+from fedaudit.assessment.pipeline import (
+    AssessmentInputs,
+    AssessmentPipeline,
+    assessment_inputs,
+)
 from fedaudit.assessment.plan import Plan, make_plan
 from fedaudit.assessment.policy_file import read_policy
 from fedaudit.assessment.request import AssessmentRequest
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.pipeline import Watcher
 from fedaudit.audit.request import TEMPLATE, ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession
@@ -45,16 +50,23 @@ class PreparedAudit:
 
     material: Material
     plan: Plan
-    request: AssessmentRequest
+    inputs: AssessmentInputs
     defenses: DefensePlan | None = None
     """The trainings under defences; None if they were not requested."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the target was found."""
 
+    @property
+    def request(self) -> AssessmentRequest:
+        """The request of all steps together."""
+        return self.inputs.request
+
     def session(self, out: StrPath | None = None, **options: Any) -> AuditSession:
         """Return the session that runs it; `options` are those of AuditSession."""
         folder = Path(out) if out is not None else None
-        return AuditSession(self.request, folder, pipeline=AssessmentPipeline, **options)
+        return AuditSession(
+            self.request, folder, inputs=self.inputs, pipeline=AssessmentPipeline, **options
+        )
 
 
 def prepare(
@@ -97,6 +109,7 @@ def prepare(
     defense_options, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
     target, notes = _import_foreign_target(target, template)
+    reader = InputReader()
     context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
     material = discover(
         None if target is None else str(target),
@@ -108,6 +121,7 @@ def prepare(
         held_out=_path(held_out),
         canaries=_path(canaries),
         marks=_path(watermark),
+        reader=reader,
     )
     common: dict[str, Any] = {
         # As it was found, so that every step has the same.
@@ -124,11 +138,12 @@ def prepare(
         "engine": engine,
         "vllm": vllm,
     }
-    plan = make_plan(material, common, options=options, commitment=commitment, quick=quick)
+    plan = make_plan(
+        material, common, options=options, commitment=commitment, quick=quick, reader=reader
+    )
     request = AssessmentRequest(
         **common,
-        steps=plan.steps,
-        attribution=plan.attribution,
+        steps=plan.requests,
         policy=limits,
         context=context,
         left_out=plan.left_out,
@@ -150,7 +165,7 @@ def prepare(
     return PreparedAudit(
         material=material,
         plan=plan,
-        request=request,
+        inputs=assessment_inputs(request, plan.steps, plan.attribution),
         defenses=defense_plan,
         notes=tuple(filter(None, (*notes, material.audited.discovery_note))),
     )

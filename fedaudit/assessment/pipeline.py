@@ -9,33 +9,49 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
-from fedaudit.assessment.attribution_step import AttributedFile, attribute
+from fedaudit.assessment.attribution_step import attribute
 from fedaudit.assessment.coverage import coverage
 from fedaudit.assessment.plan import no_attribution_reason
 from fedaudit.assessment.request import AssessmentRequest
-from fedaudit.attribution.request import resolve_request
-from fedaudit.audit import access
+from fedaudit.attribution.request import ResolvedRequest
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint, run_id
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.session import PIPELINES
-from fedaudit.audit.target import AuditTarget
 
 
-def check(request: AssessmentRequest) -> AuditTarget:
-    """Return what the first step audits, after every check that needs no model."""
-    if request.attribution:
-        resolve_request(request.attribution)
-    targets = [PIPELINES[type(step)].check(step) for step in request.steps.values()]
-    return targets[0]
+@dataclass(frozen=True, kw_only=True)
+class AssessmentInputs(Inputs[AssessmentRequest]):
+    """The inputs of every step, by name, and of the attribution."""
+
+    steps: Mapping[str, Inputs[Any]]
+    attribution: ResolvedRequest | None = None
 
 
-def fingerprint(request: AssessmentRequest, audited: AuditTarget) -> RunFingerprint:
+def assessment_inputs(
+    request: AssessmentRequest,
+    steps: Mapping[str, Inputs[Any]],
+    attribution: ResolvedRequest | None = None,
+) -> AssessmentInputs:
+    """Return the inputs of an audit whose steps are resolved; the first step names the target."""
+    first = next(iter(steps.values()))
+    return AssessmentInputs(
+        request=request,
+        audited=first.audited,
+        form=first.form,
+        adapter_sha256=first.adapter_sha256,
+        digests={path: digest for step in steps.values() for path, digest in step.digests.items()},
+        facts={},
+        steps=steps,
+        attribution=attribution,
+    )
+
+
+def fingerprint(inputs: AssessmentInputs) -> RunFingerprint:
     """Return the fingerprint of an audit: those of its steps, its policy and its context."""
-    steps = {
-        name: compute_fingerprint(step, PIPELINES[type(step)].check(step))
-        for name, step in request.steps.items()
-    }
+    request = inputs.request
+    steps = {name: compute_fingerprint(step) for name, step in inputs.steps.items()}
     criteria = {"policy": request.policy.table(), "context": request.context.table()}
     facts = {
         f"{name}.{key}": value for name, step in steps.items() for key, value in step.facts.items()
@@ -44,40 +60,36 @@ def fingerprint(request: AssessmentRequest, audited: AuditTarget) -> RunFingerpr
         run=run_id({**{name: step.run for name, step in steps.items()}, **criteria}),
         settings={
             "steps": {name: step.settings for name, step in steps.items()},
-            "attribution": request.attribution is not None,
+            "attribution": inputs.attribution is not None,
             "left_out": dict(request.left_out),
             "quick": request.quick,
             **criteria,
         },
         facts={**facts, "policy": str(criteria["policy"])},
-        adapter_sha256=access.fingerprint(audited),
+        adapter_sha256=inputs.adapter_sha256,
     )
 
 
 @dataclass(kw_only=True)
-class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
+class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
     """Every step of an audit in turn; a step that fails stops no other."""
 
-    check = staticmethod(check)
     fingerprint_of = staticmethod(fingerprint)
     _steps: dict[str, AuditPipeline[Any]] = field(init=False)
     _files: list[InputFile] = field(init=False)
     _failed: dict[str, str] = field(init=False, default_factory=dict)
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents of every step; return each file once."""
-        self._steps = {name: self._step(name) for name in self.request.steps}
-        every = [file for step in self._steps.values() for file in step.read_inputs()]
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Annotate the documents of every step; return each file once."""
+        self._steps = {name: self._step(name) for name in self.inputs.steps}
+        every = [file for step in self._steps.values() for file in step.annotate_files()]
         self._files = list({file.path.resolve(): file for file in every}.values())
         return self._files
 
     def _step(self, name: str) -> AuditPipeline[Any]:
-        step = self.request.steps[name]
-        pipeline = PIPELINES[type(step)]
-        audited = pipeline.check(step)
-        return pipeline(
-            request=step,
-            audited=audited,
+        inputs = self.inputs.steps[name]
+        return PIPELINES[type(inputs.request)](
+            inputs=inputs,
             fingerprint=self.fingerprint,
             redactor=self.redactor,
             watch=lambda title: self.watch(f"{name}: {title}"),
@@ -112,21 +124,18 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
 
     def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
-        if self.request.attribution is None:
+        if self.inputs.attribution is None:
             if why := no_attribution_reason(self.request.left_out):
                 self._failed["attribution"] = why
                 yield Result(measurements=(missing_row("attribution", why),))
             return
         try:
-            result, rows = attribute(self.request.attribution, self.watch)
+            result, files = attribute(self.inputs.attribution, self.watch)
         except InputError as error:
             self._failed["attribution"] = str(error)
             yield Result(measurements=(missing_row("attribution", str(error)),))
             return
-        path = resolve_request(self.request.attribution).path
-        self._files += [
-            AttributedFile(path=path, documents=(), annotation=None, said=row) for row in rows
-        ]
+        self._files += files
         yield result
 
     def caveats(self) -> list[str]:

@@ -7,8 +7,10 @@ from typing import Any
 from fedaudit.api.errors import FedauditError, UsageError
 from fedaudit.assessment.discovery import Material
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
-from fedaudit.attribution.request import AttributionRequest, resolve_request
+from fedaudit.attribution.request import AttributionRequest, ResolvedRequest, resolve_request
 from fedaudit.audit.exposure.request import ExposureRequest
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import (
@@ -17,7 +19,7 @@ from fedaudit.audit.request import (
     ExtractionRequest,
     InferenceRequest,
 )
-from fedaudit.audit.session import PIPELINES
+from fedaudit.audit.resolve import resolve
 from fedaudit.config.options import merge_tables
 
 QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -68,10 +70,16 @@ CANNOT = (
 class Plan:
     """The steps of an audit in their order, and why others are left out."""
 
-    steps: Mapping[str, AuditRequest]
-    attribution: AttributionRequest | None = None
+    steps: Mapping[str, Inputs[Any]]
+    """What each step asks the audited model, with all that it needs, by the step's name."""
+    attribution: ResolvedRequest | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """By step or by attack, in words."""
+
+    @property
+    def requests(self) -> dict[str, AuditRequest]:
+        """The steps' requests, by name."""
+        return {name: inputs.request for name, inputs in self.steps.items()}
 
 
 def no_attribution_reason(left_out: Mapping[str, str]) -> str:
@@ -87,25 +95,25 @@ def make_plan(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     commitment: str = "",
     quick: bool = False,
+    reader: InputReader,
 ) -> Plan:
-    """Return every step that the available material allows, checked without a model.
+    """Return every step that the available material allows, resolved without a model.
 
     `common` are the fields that all requests have. Raises UsageError where there is no step, and
     what the commands of the steps raise for a wrong option or file.
     """
     chosen = merge_tables(QUICK_OPTIONS if quick else {}, options or {})
     left_out = dict(_left_out(material, quick=quick))
-    steps: dict[str, AuditRequest] = {}
-    for request in _requests(material, _Fields(common, chosen), commitment, quick=quick):
-        PIPELINES[type(request)].check(request)
-        steps[STEPS[type(request)]] = request
+    steps = {
+        STEPS[type(request)]: resolve(request, reader)
+        for request in _requests(material, _Fields(common, chosen), commitment, quick=quick)
+    }
     if not steps:
         raise UsageError(
             "Nothing can be asked of this model with what is at hand: name --prefixes."
         )
-    return Plan(
-        steps=steps, attribution=_attribution(material, common, left_out), left_out=left_out
-    )
+    attribution = _attribution(material, common, left_out, reader)
+    return Plan(steps=steps, attribution=attribution, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +182,9 @@ def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]
 
 
 def _attribution(
-    material: Material, common: Mapping[str, Any], left_out: dict[str, str]
-) -> AttributionRequest | None:
-    """Return the request for attribution; the reason why there is none goes to `left_out`."""
+    material: Material, common: Mapping[str, Any], left_out: dict[str, str], reader: InputReader
+) -> ResolvedRequest | None:
+    """Return the attribution's inputs; the reason why there are none goes to `left_out`."""
     federation = material.audited.federation
     if material.marks is None:
         return None
@@ -190,11 +198,10 @@ def _attribution(
         worker_options=WorkerOptions(device=common["device"], dtype=common["dtype"]),
     )
     try:
-        resolve_request(request)
+        return resolve_request(request, reader)
     except FedauditError as error:
         left_out["attribution"] = str(error)
         return None
-    return request
 
 
 def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:

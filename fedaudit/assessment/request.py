@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from fedaudit.api.errors import UsageError
 from fedaudit.assessment.context import ReleaseContext
-from fedaudit.attribution.request import AttributionRequest
 from fedaudit.audit.request import AuditRequest
 from fedaudit.report.verdict.criteria import Policy
 
@@ -26,7 +25,6 @@ class AssessmentRequest(AuditRequest):
     attacks: tuple[str, ...] = ()
     steps: Mapping[str, AuditRequest]
     """The steps that ask the audited model, by name, in their order."""
-    attribution: AttributionRequest | None = None
     policy: Policy = field(default_factory=Policy)
     context: ReleaseContext = field(default_factory=ReleaseContext)
     left_out: Mapping[str, str] = field(default_factory=dict)

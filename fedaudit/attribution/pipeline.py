@@ -11,12 +11,7 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution import copied_updates, measurements, plaintext, report
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.attribution.protocol import Watcher, run_protocol
-from fedaudit.attribution.request import (
-    AttributionRequest,
-    ResolvedRequest,
-    resolve_request,
-    settings_of,
-)
+from fedaudit.attribution.request import ResolvedRequest, settings_of
 from fedaudit.data import corpus
 from fedaudit.federation import watermark_keys
 from fedaudit.federation.folder import (
@@ -31,20 +26,20 @@ MAX_CLEAN_TEXTS = 64
 """The most held-out texts that are given to a method that needs clean texts."""
 
 
-def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
+def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -> "Report":
     """Return the report of an attribution in a federation's folder, all parties in this process."""
     start_time = datetime.now(UTC)
-    resolved = resolve_request(request)
+    request = resolved.request
     truth = true_marks(resolved.federation, resolved.marks)
     with DetectionPool(request.worker_options) as pool:
         protocol = None
-        if measurements.PROTOCOL in request.methods:
-            protocol = run_protocol(request, resolved, truth, pool, watch)
-        results = _run_plaintext_methods(request, resolved, pool, watch)
-    status, plan = (protocol.status, protocol.plan) if protocol else (None, None)
+        if plan := resolved.plan:
+            protocol = run_protocol(plan, resolved, truth, pool, watch)
+        results = _run_plaintext_methods(resolved, pool, watch)
+    status = protocol.status if protocol else None
     return report.report(
         command="attribute",
-        config=settings_of(request, resolved),
+        config=settings_of(resolved),
         start_time=start_time,
         base=resolved.federation.manifest.base.name,
         base_sha256=resolved.federation.manifest.base.sha256 or None,
@@ -59,7 +54,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
                 if protocol
                 else ()
             ),
-            *_plaintext_rows(results, request, resolved, truth),
+            *_plaintext_rows(results, resolved, truth),
         ],
         decision=protocol.decision if protocol else None,
         limits=[
@@ -75,9 +70,10 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
 
 
 def _run_plaintext_methods(
-    request: AttributionRequest, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
+    resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
 ) -> Mapping[str, AttributionResult]:
     """Run the methods that need plaintext updates, and return their results by name."""
+    request = resolved.request
     methods = [name for name in request.methods if name != measurements.PROTOCOL]
     return plaintext.attribute(
         methods,
@@ -94,14 +90,14 @@ def _run_plaintext_methods(
 
 def _plaintext_rows(
     results: Mapping[str, AttributionResult],
-    request: AttributionRequest,
     resolved: ResolvedRequest,
     truth: Mapping[str, str],
 ) -> Iterator[Measurement]:
     """Yield the rows of the methods that need plaintext updates."""
+    threshold = resolved.request.threshold
     present = participants(resolved.federation)
     for name, result in results.items():
-        yield from measurements.suspicion_rows(name, result, request.threshold)
+        yield from measurements.suspicion_rows(name, result, threshold)
         if result.clients:
             flagged = measurements.flagged_clients(result.clients)
             yield from measurements.error_rates(name, flagged, present, truth)

@@ -18,9 +18,9 @@ from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
-from fedaudit.attribution.request import AttributionRequest, ResolvedRequest
+from fedaudit.attribution.request import ResolvedRequest
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server import estimation, ledger, simulation_report, sum_plan
+from fedaudit.attribution.server import estimation, ledger, simulation_report
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import commitments
 
@@ -34,21 +34,20 @@ class ProtocolResult:
 
     decision: Decision
     status: CommitmentCheck | None
-    plan: SumPlan
     rows: tuple[Measurement, ...]
     limits: tuple[str, ...]
 
 
 def run_protocol(
-    request: AttributionRequest,
+    plan: SumPlan,
     resolved: ResolvedRequest,
     truth: Mapping[str, str],
     pool: DetectionPool,
     watch: Watcher,
 ) -> ProtocolResult:
     """Ask for sums, test the estimates, decide, and simulate federations like this one."""
-    plan = sum_plan.draw_sum_plan(resolved.federation, request.protocol_config)
-    _note_test(plan, request, resolved)
+    request = resolved.request
+    _note_test(plan, resolved)
     scores, sum_seconds = _score_estimates(plan, resolved, pool, watch)
     of_rounds = {number: design.combinations for number, design in plan.designs.items()}
     shares = known_designs.estimate_shares(scores, of_rounds, plan.weights)
@@ -74,7 +73,6 @@ def run_protocol(
     return ProtocolResult(
         decision=committed.decision,
         status=committed.status,
-        plan=plan,
         rows=(
             *committed.rows,
             *measurements.query_rows(plan),
@@ -91,13 +89,13 @@ def run_protocol(
     )
 
 
-def _note_test(plan: SumPlan, request: AttributionRequest, resolved: ResolvedRequest) -> None:
+def _note_test(plan: SumPlan, resolved: ResolvedRequest) -> None:
     """Note in the ledger that sums were asked for, so that later commitments count as late."""
     facts = {
         "designs": [ledger.design_of(plan, number) for number in sorted(plan.designs)],
         "marks": commitment.commitment_digests(resolved.marks),
-        "alpha": request.alpha,
-        "threshold": request.threshold,
+        "alpha": resolved.request.alpha,
+        "threshold": resolved.request.threshold,
     }
     ledger.add_note(
         resolved.federation.path,

@@ -13,18 +13,15 @@ from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.server import estimation, sum_plan
-from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
 from fedaudit.audit.fingerprint import run_id
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.config import registry
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.federation.folder import (
-    Federation,
-    check_consecutive,
-    open_federation,
-)
+from fedaudit.federation.folder import Federation, check_consecutive
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
-from fedaudit.system.files import existing_path, sha256
+from fedaudit.system.files import existing_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +47,19 @@ class AttributionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """The inputs that a request names, found and checked."""
+    """A request and the inputs that it names, found and checked."""
 
+    request: AttributionRequest
     federation: Federation
     path: Path
     """The file of marks."""
     marks: Sequence[Mark]
+    sha256: str
+    """The SHA-256 of that file."""
     commitments: Path | None = None
     """The published commitments that marks are compared with; None where there are none."""
+    plan: SumPlan | None = None
+    """The sums that the protocol asks for, if it is among the methods."""
 
 
 def check_methods(names: Sequence[str]) -> None:
@@ -68,14 +70,14 @@ def check_methods(names: Sequence[str]) -> None:
             raise unknown_name_error("attribution", name, offered)
 
 
-def resolve_request(request: AttributionRequest) -> ResolvedRequest:
+def resolve_request(request: AttributionRequest, reader: InputReader) -> ResolvedRequest:
     """Return the federation, marks and commitments of a request, after all checks without a model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
     """
     check_limits(request.threshold, request.alpha)
     check_methods(request.methods)
-    federation = open_federation(existing_path(request.rounds, "federation"))
+    federation = reader.federation(existing_path(request.rounds, "federation"))
     check_consecutive(federation)
     copied_updates.check_rounds(federation)
     methods = [name for name in request.methods if name != measurements.PROTOCOL]
@@ -86,26 +88,28 @@ def resolve_request(request: AttributionRequest) -> ResolvedRequest:
         raise UsageError(
             f"{federation.path} holds no watermark file: name the owner's with --watermark."
         )
-    marks = detection.override_options(marks_file.read(path), request.options, methods)
+    marks = detection.override_options(marks_file.read(path, reader.read), request.options, methods)
     detection.check_issued(marks, path)
+    plan = None
     if measurements.PROTOCOL in request.methods:
-        sum_plan.draw_sum_plan(federation, request.protocol_config)
+        plan = sum_plan.draw_sum_plan(federation, request.protocol_config)
     default_path = federation.path / commitments.NAME
     chosen = request.commitments or (default_path if default_path.exists() else None)
     if request.commitments:
         commitment.check(request.commitments, [mark.id for mark in marks])
     elif chosen:
         commitments.read(chosen)
-    return ResolvedRequest(federation, path, marks, chosen)
+    return ResolvedRequest(request, federation, path, marks, reader.sha256(path), chosen, plan)
 
 
-def name_of(request: AttributionRequest, resolved: ResolvedRequest) -> str:
+def name_of(resolved: ResolvedRequest) -> str:
     """Return the run's id: the fingerprint of its settings, its marks and its federation."""
-    return run_id({**settings_of(request, resolved), "files": [sha256(resolved.path)]})
+    return run_id({**settings_of(resolved), "files": [resolved.sha256]})
 
 
-def settings_of(request: AttributionRequest, resolved: ResolvedRequest) -> dict[str, Any]:
+def settings_of(resolved: ResolvedRequest) -> dict[str, Any]:
     """Return the settings of a run, as stated in its report and hashed in its id."""
+    request = resolved.request
     return {
         "rounds": str(request.rounds),
         "run": estimation.identity(resolved.federation),

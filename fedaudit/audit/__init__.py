@@ -26,6 +26,7 @@
 * `merge`: Merging the shards of one audit: their journals together hold every answer.
 * `pipeline`: From a request to a report: the steps that all commands that attack a model share.
 * `request`: Requests: the settings of `fedaudit extract` and `fedaudit infer`, and those all share.
+* `resolve`: From a request to its inputs: all that is read from disk before a model is loaded.
 * `result_contract`: What a plugin may return, checked at once, so that no audit ends with an
   invalid report.
 * `resume`: Resuming an audit that was stopped, and what a stopped audit leaves behind.

@@ -1,7 +1,8 @@
 """The engine for the audited model, and the ways to ask: directly, or as deployed under a key."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import DeployedClient
@@ -142,7 +143,7 @@ def _scope(kind: str, client: str) -> dict[str, object]:
     return {**scope, "adapter": adapter} if adapter else scope
 
 
-def fingerprint(audited: AuditTarget) -> str | None:
+def fingerprint(audited: AuditTarget, sha256: Callable[[Path], str] = sha256) -> str | None:
     """Return one SHA-256 of the audited adapter's files; None for the base itself.
 
     For a deployed defence, the files are its adapters and its gate, without the keys.
@@ -151,6 +152,6 @@ def fingerprint(audited: AuditTarget) -> str | None:
     if folder is None:
         return None
     if not audited.deployment:
-        return adapters.fingerprint(folder)
+        return adapters.fingerprint(folder, sha256)
     paths = [path for name in ("*.safetensors", adapters.CONFIG) for path in folder.rglob(name)]
     return hash_files({path.relative_to(folder).as_posix(): sha256(path) for path in paths})

@@ -1,23 +1,26 @@
 """`fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one victim or on anybody."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import NoEffectError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import ClientModel
-from fedaudit.audit import attack_runner, evidence, pipeline
+from fedaudit.audit import attack_runner, evidence
 from fedaudit.audit.access import ModelView, model_views
 from fedaudit.audit.inputs import (
     client_models,
     counterfactual,
     held_out,
     reference_models,
+    resolution,
     round_models,
 )
-from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
+from fedaudit.audit.inputs.files import annotated, reading_caveats
+from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.inputs.other_members import (
     NO_MEMBERS_CAVEAT,
     member_files,
@@ -25,6 +28,8 @@ from fedaudit.audit.inputs.other_members import (
     victim_copies,
     victim_copies_caveat,
 )
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.request import AuditRequest, ExtractionRequest
@@ -37,8 +42,32 @@ CONTEXT = 50
 """Tokens of context for measuring how prompts should begin."""
 
 
-def check(request: AuditRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
+@dataclass(frozen=True, kw_only=True)
+class AttackInputs(Inputs[AuditRequest]):
+    """The documents and models of an attack by one attacker; no detector has read them yet."""
+
+    attacker: InputFile
+    victim: InputFile | None
+    members: Mapping[str, InputFile]
+    victim_copies: Sequence[str]
+    """The members that were left out because they have most of the victim's records."""
+    control: InputFile | None
+    held_out: held_out.HeldOut | None
+    without: counterfactual.CounterfactualRun | None
+    strangers: int
+    """The number of tried records that are not known to belong to a client left out."""
+    clients: Mapping[str, ClientModel]
+    references: Sequence[reference_models.ReferenceRun]
+    rounds: Mapping[int, Path]
+
+    @property
+    def tried(self) -> InputFile:
+        """The documents that are looked for: the victim's, or else the attacker's own."""
+        return self.victim or self.attacker
+
+
+def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
+    """Return the inputs, after every check that needs no model.
 
     Raises UsageError for an option that needs a victim if none is named.
     """
@@ -47,46 +76,61 @@ def check(request: AuditRequest) -> AuditTarget:
         if request.victim is None and (request.members or request.control):
             option = "--member" if request.members else "--control"
             raise UsageError(f"{option} goes with --victim.")
-    return pipeline.check(request)
+    audited = resolution.resolve_target(request, reader)
+    form = resolution.form_of(request, audited)
+    without = counterfactual.find(request, audited, reader)
+    client_files = client_models.find(request, audited)
+    rounds = round_models.find(request, audited)
+    references = reference_models.find(request, audited, form, reader)
+    facts = {
+        **({"counterfactual's SHA-256": without.sha256} if without else {}),
+        **client_models.facts(client_files, reader),
+        **round_models.facts(rounds, reader),
+        **reference_models.facts(references),
+    }
+    attacker = reader.corpus(request.input_path, form)
+    victim = reader.corpus(request.victim_path, form) if request.victim_path else None
+    input_files = [attacker, *([victim] if victim else [])]
+    files = member_files(request, audited).items()
+    members = {name: reader.corpus(path, form) for name, path in files}
+    others = list(members.values())
+    held_out_records = held_out.read(request, audited, form, input_files, others, reader=reader)
+    # A member that the user named counts as one, whatever records it has.
+    copies = [] if request.members else victim_copies(victim, members)
+    tried = input_files[-1].documents
+    return AttackInputs(
+        **resolution.common_inputs(request, audited, reader, facts),
+        attacker=attacker,
+        victim=victim,
+        members={name: file for name, file in members.items() if name not in copies},
+        victim_copies=copies,
+        control=reader.corpus(request.control, form) if request.control else None,
+        held_out=held_out_records,
+        without=without,
+        strangers=without.check(tried, audited, form, reader) if without else 0,
+        clients=client_models.read(client_files, form, reader),
+        references=references,
+        rounds=rounds,
+    )
 
 
 @dataclass(kw_only=True)
-class AttackPipeline(AuditPipeline[AuditRequest]):
+class AttackPipeline(AuditPipeline[AttackInputs]):
     """All attacks of a request on one attacker's documents."""
 
-    check = staticmethod(check)
     _attacker: InputFile = field(init=False)
     _victim: InputFile | None = field(init=False)
-    _held_out: held_out.HeldOut | None = field(init=False)
     _members: dict[str, InputFile] = field(init=False)
-    _victim_copies: list[str] = field(init=False)
     _control: InputFile | None = field(init=False)
-    _without: counterfactual.CounterfactualRun | None = field(init=False)
-    _clients: dict[str, ClientModel] = field(init=False)
-    _references: list[reference_models.ReferenceRun] = field(init=False)
-    _strangers: int = field(init=False, default=0)
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents of everybody named in the request."""
-        request, form = self.request, self.form
-        self._attacker = read(request.input_path, form, request)
-        self._victim = read(request.victim_path, form, request) if request.victim_path else None
-        input_files = [self._attacker, *([self._victim] if self._victim else [])]
-        files = member_files(request, self.audited).items()
-        self._members = {name: read(path, form, request) for name, path in files}
-        others = list(self._members.values())
-        self._held_out = held_out.read(request, self.audited, form, input_files, others)
-        # A member that the user named counts as one, whatever records it has.
-        self._victim_copies = [] if request.members else victim_copies(self._victim, self._members)
-        for name in self._victim_copies:
-            del self._members[name]
-        self._control = read(request.control, form, request) if request.control else None
-        self._clients = client_models.read(client_models.find(request, self.audited), form)
-        self._without = counterfactual.find(request, self.audited)
-        self._references = reference_models.find(request, self.audited)
-        if self._without:
-            self._strangers = self._without.check(input_files[-1].documents, self.audited, form)
-        return [*self._files, *([self._held_out.file] if self._held_out else [])]
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Annotate the documents of everybody named in the request."""
+        request, inputs = self.request, self.inputs
+        self._attacker = annotated(inputs.attacker, request)
+        self._victim = annotated(inputs.victim, request) if inputs.victim else None
+        self._members = {name: annotated(file, request) for name, file in inputs.members.items()}
+        self._control = annotated(inputs.control, request) if inputs.control else None
+        return [*self._files, *([inputs.held_out.file] if inputs.held_out else [])]
 
     @property
     def _files(self) -> list[InputFile]:
@@ -133,28 +177,30 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
 
     def _with_others(self, context: AttackContext) -> AttackContext:
         """Return `context` with members, controls, references and held-out records."""
+        inputs = self.inputs
         context = replace(
             context,
             template=self.form,
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
-            clients=self._clients,
-            references=reference_models.models(self._references, self.form),
-            rounds=round_models.targets(round_models.find(self.request, self.audited)),
+            clients=inputs.clients,
+            references=tuple(run.model() for run in inputs.references),
+            rounds=round_models.targets(inputs.rounds),
         )
-        context = self._held_out.add_to(context) if self._held_out else context
-        return self._without.add_to(context) if self._without else context
+        context = inputs.held_out.add_to(context) if inputs.held_out else context
+        return inputs.without.add_to(context) if inputs.without else context
 
     def caveats(self) -> list[str]:
         """Return the caveats about held-out records, files and missing members."""
+        inputs = self.inputs
         return [
-            *(self._held_out.limits if self._held_out else ()),
-            *(self._without.caveats(self._strangers) if self._without else ()),
-            *reference_models.caveats(self._references),
+            *(inputs.held_out.limits if inputs.held_out else ()),
+            *(inputs.without.caveats(inputs.strangers) if inputs.without else ()),
+            *reference_models.caveats(inputs.references),
             *reading_caveats(self._files),
-            *shared_records_caveats(self._attacker, self._victim),
-            *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
-            *([NO_MEMBERS_CAVEAT] if self._victim and not self._members else []),
+            *shared_records_caveats(inputs.attacker, inputs.victim),
+            *([victim_copies_caveat(inputs.victim_copies)] if inputs.victim_copies else []),
+            *([NO_MEMBERS_CAVEAT] if inputs.victim and not inputs.members else []),
         ]
 
 

@@ -12,15 +12,18 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
-from fedaudit.audit import attack_runner, evidence, pipeline
+from fedaudit.audit import attack_runner, evidence
 from fedaudit.audit.access import ModelView, model_views
 from fedaudit.audit.attack_pipeline import CONTEXT, prepare
+from fedaudit.audit.inputs import resolution
 from fedaudit.audit.inputs.clients import check_count
-from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
+from fedaudit.audit.inputs.files import annotated, reading_caveats
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import prompt_start
 from fedaudit.audit.request import CrossClientRequest
-from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
 from fedaudit.extraction.matcher import TargetMatcher
@@ -43,14 +46,22 @@ class Attacker:
     victims: Mapping[str, Sequence[Document]]
 
 
-def check(request: CrossClientRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
+@dataclass(frozen=True, kw_only=True)
+class CrossClientInputs(Inputs[CrossClientRequest]):
+    """The documents of every client, by name; no detector has read them yet."""
+
+    clients: Mapping[str, InputFile]
+    control: InputFile | None
+
+
+def resolve(request: CrossClientRequest, reader: InputReader) -> CrossClientInputs:
+    """Return the inputs, after every check that needs no model.
 
     Raises UsageError for an attack without prefixes, and for a deployed defence unless the request
     names the client whose model everybody asks.
     """
     check_count(request.clients)
-    audited = pipeline.check(request)
+    audited = resolution.resolve_target(request, reader)
     _attacks(request)
     if audited.deployment and request.client is None:
         raise UsageError(
@@ -58,7 +69,12 @@ def check(request: CrossClientRequest) -> AuditTarget:
             "adapter with --round, or name with --client the client whose deployed model "
             "everybody asks."
         )
-    return audited
+    form = resolution.form_of(request, audited)
+    return CrossClientInputs(
+        **resolution.common_inputs(request, audited, reader, {}),
+        clients={client.name: reader.corpus(Path(client.path), form) for client in request.clients},
+        control=reader.corpus(request.control, form) if request.control else None,
+    )
 
 
 def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
@@ -72,21 +88,18 @@ def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
 
 
 @dataclass(kw_only=True)
-class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
+class CrossClientPipeline(AuditPipeline[CrossClientInputs]):
     """Audits every pair of clients in one report."""
 
-    check = staticmethod(check)
     _clients: dict[str, InputFile] = field(init=False)
     _control: InputFile | None = field(init=False)
     _pooled_documents: InputFile = field(init=False)
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents of all clients."""
-        request, form = self.request, self.form
-        self._clients = {
-            client.name: read(Path(client.path), form, request) for client in request.clients
-        }
-        self._control = read(request.control, form, request) if request.control else None
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Annotate the documents of all clients."""
+        request, inputs = self.request, self.inputs
+        self._clients = {name: annotated(file, request) for name, file in inputs.clients.items()}
+        self._control = annotated(inputs.control, request) if inputs.control else None
         self._pooled_documents = _pool_documents(self._clients)
         return [*self._clients.values(), *([self._control] if self._control else [])]
 
@@ -135,7 +148,7 @@ def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
     documents = [document for file in files.values() for document in file.documents]
     if not any(document.pii for document in documents):
         raise InputError("No client's documents hold PII: there is nothing to ask or to look for.")
-    return InputFile(path=first.path, documents=documents, annotation=first.annotation)
+    return replace(first, documents=documents)
 
 
 def _attack_every_pair(

@@ -8,22 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
-from fedaudit.audit import access
 from fedaudit.audit.endpoint import IDENTITY
-from fedaudit.audit.inputs import (
-    client_models,
-    counterfactual,
-    held_out,
-    reference_models,
-    round_models,
-)
-from fedaudit.audit.inputs.other_members import member_files
-from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.federation import adapters
-from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
+    from fedaudit.audit.inputs.resolution import Inputs
     from fedaudit.audit.request import AuditRequest
 
 SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
@@ -48,12 +37,9 @@ class RunFingerprint:
     """The SHA-256 of the audited adapter; None for a base alone."""
 
 
-def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFingerprint:
-    """Return the fingerprint of a run; reads every document file and the adapter's files once."""
-    files = _files(request, audited)
-    clients = [Path(client.path) for client in request.participants]
-    hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
-    table, adapter = _settings(request), access.fingerprint(audited)
+def compute_fingerprint(inputs: "Inputs[Any]") -> RunFingerprint:
+    """Return the fingerprint of a run."""
+    table, adapter, base = _settings(inputs.request), inputs.adapter_sha256, inputs.audited.base
     fixed_settings = {
         key: value for key, value in table.items() if key not in SETTINGS_WITHOUT_EFFECT
     }
@@ -61,52 +47,20 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         fixed_settings["endpoint"] = {name: how[name] for name in IDENTITY}
     facts = {
         **fixed_settings,
-        "data": {str(path): digest for path, digest in hashes.items()},
-        "base": audited.base,
+        "data": {str(path): digest for path, digest in inputs.digests.items()},
+        "base": base,
         "adapter's SHA-256": adapter,
-        **_counterfactual_hashes(request, audited),
-        **_clients(request, audited),
-        **_rounds(request, audited),
-        **reference_models.facts(reference_models.find(request, audited)),
+        **inputs.facts,
         "version": __version__,
     }
-    subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
+    files = [inputs.digests[path] for path in inputs.files]
+    subject = {"files": files, "base": base, "adapter": adapter}
     return RunFingerprint(
         run=run_id({**fixed_settings, **subject}),
         settings=table,
         facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
         adapter_sha256=adapter,
     )
-
-
-def _counterfactual_hashes(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return hashes of the counterfactual federations to compare with, if any."""
-    if every := counterfactual.find_every(request, audited):
-        hashes = {client: adapters.fingerprint(run.adapter) for client, run in every.items()}
-        return {"counterfactuals' SHA-256": hashes}
-    run = counterfactual.find(request, audited)
-    if run is None:
-        return {}
-    return {"counterfactual's SHA-256": adapters.fingerprint(run.adapter)}
-
-
-def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return facts on the clients' own models and records, if the request uses any."""
-    client_files = client_models.find(request, audited)
-    if not client_files:
-        return {}
-    return {
-        "clients' adapters' SHA-256": client_models.hashes(client_files),
-        "clients' records": {
-            client: sha256(files.records) for client, files in client_files.items()
-        },
-    }
-
-
-def _rounds(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return facts on the models of earlier rounds, if the request uses any."""
-    round_adapters = round_models.find(request, audited)
-    return {"rounds' SHA-256": round_models.hashes(round_adapters)} if round_adapters else {}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -142,17 +96,6 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
 def _short(table: Mapping[str, str], name: str) -> str:
     value = table.get(name)
     return "absent" if value is None else value if len(value) <= 60 else f"{value[:12]}…"
-
-
-def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
-    """Return every document file that an audit reads, except those of the clients in a matrix."""
-    members = member_files(request, audited).values()
-    held_out_file = held_out.held_out_path(request, audited)
-    return [
-        p
-        for p in (request.input_path, request.victim_path, *members, request.control, held_out_file)
-        if p
-    ]
 
 
 def _flat(above: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """From a request to a report: the steps that all commands that attack a model share."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -9,23 +8,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fedaudit.api.engine import Engine
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
-from fedaudit.api.templates import PromptTemplate, template
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit import access, environment, evidence
-from fedaudit.audit.endpoint import Tell, endpoint_target, open_connection
+from fedaudit.audit.endpoint import Tell, open_connection
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
-from fedaudit.audit.inputs import held_out, reference_models
-from fedaudit.audit.inputs.files import InputFile, label_rows
-from fedaudit.audit.inputs.other_members import check_files
-from fedaudit.audit.request import AuditRequest
-from fedaudit.audit.target import AuditTarget, resolve
-from fedaudit.config import registry
-from fedaudit.data import corpus
+from fedaudit.audit.inputs.files import label_rows
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.resolution import Inputs
+from fedaudit.audit.target import AuditTarget
 from fedaudit.engine import factory
-from fedaudit.engine.remote.options import is_url
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
 from fedaudit.journal.unfinished_piece import UnfinishedPiece
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
-R = TypeVar("R", bound=AuditRequest)
+InputsT = TypeVar("InputsT", bound=Inputs[Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +71,10 @@ def no_listener(_line: str) -> None:
 
 
 @dataclass(kw_only=True)
-class AuditPipeline(ABC, Generic[R]):
-    """One run of an audit; subclasses define what a request reads, measures and warns of."""
+class AuditPipeline(ABC, Generic[InputsT]):
+    """One run of an audit; subclasses define what a request resolves to, and its measurements."""
 
-    request: R
-    audited: AuditTarget
+    inputs: InputsT
     fingerprint: RunFingerprint
     redactor: "Callable[[], Redactor]"
     watch: Watcher = no_watcher
@@ -90,18 +84,13 @@ class AuditPipeline(ABC, Generic[R]):
     """Called with what the user should know before a server is asked."""
 
     @staticmethod
-    @abstractmethod
-    def check(request: Any) -> AuditTarget:
-        """Return the audited target, after every check that needs no model."""
-
-    @staticmethod
-    def fingerprint_of(request: Any, audited: AuditTarget) -> RunFingerprint:
+    def fingerprint_of(inputs: Any) -> RunFingerprint:
         """Return the fingerprint that identifies the run."""
-        return compute_fingerprint(request, audited)
+        return compute_fingerprint(inputs)
 
     @abstractmethod
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents; return the files that the report names."""
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Annotate the documents that need it; return the files that the report names."""
 
     @abstractmethod
     def measure(self, engine: Engine) -> AuditResults:
@@ -120,10 +109,19 @@ class AuditPipeline(ABC, Generic[R]):
         return {**self.fingerprint.settings, "round": self.audited.round}
 
     @property
+    def request(self) -> Any:
+        """The request, as it was resolved."""
+        return self.inputs.request
+
+    @property
+    def audited(self) -> AuditTarget:
+        """The audited target."""
+        return self.inputs.audited
+
+    @property
     def form(self) -> PromptTemplate:
-        """The prompt template of the documents: the federation's own, or the requested one."""
-        federation = self.audited.federation
-        return federation.template if federation else template(self.request.template)
+        """The prompt template of the documents."""
+        return self.inputs.form
 
     def finish_asking(self) -> None:
         """Declare that everything was asked; raises ShardComplete if this is a single shard."""
@@ -135,7 +133,7 @@ class AuditPipeline(ABC, Generic[R]):
         from fedaudit.report.run_header import build_report
 
         start_time = datetime.now(UTC)
-        files, origin = self.read_inputs(), self.audited.origin_caveats()
+        files, origin = self.annotate_files(), self.audited.origin_caveats()
         for caveat in origin:
             self.tell(caveat)
         answers = self._ask()
@@ -166,7 +164,7 @@ class AuditPipeline(ABC, Generic[R]):
             limits=[
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
-                *audited.adapter_caveats(),
+                *audited.adapter_caveats,
                 *origin,
                 *self.caveats(),
                 *answers.caveats,
@@ -219,46 +217,6 @@ class MeasuredModel:
     endpoint: Mapping[str, Any] | None = None
     caveats: tuple[str, ...] = ()
     usage: Mapping[str, int | None] = field(default_factory=dict)
-
-
-def check(request: AuditRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
-
-    Raises UsageError for unknown plugins or options and for an attack that is named twice,
-    InputError for missing files and for clients with the same name.
-    """
-    for index, name in enumerate(request.attacks):
-        registry.create("attack", name, request.options.get(name))
-        if name in request.attacks[:index]:
-            raise UsageError(f"The attack {name} is named twice; each can be run only once.")
-    registry.create("detector", request.detector, request.options.get(request.detector))
-    template(request.template)
-    factory.check(request.engine, request.device, request.vllm)
-    held_out.check(request)
-    reference_models.check(request)
-    corpus.existing_file(request.input_path, request.input_kind)
-    for path in filter(None, (request.victim_path, request.held_out_path)):
-        corpus.existing_file(path)
-    check_files(request)
-    for name, count in Counter(client.name for client in request.participants).items():
-        if count > 1:
-            raise InputError(f"Two clients are called {name}: each needs a name of its own.")
-    if is_url(request.target):
-        return endpoint_target(request)
-    if request.model or request.endpoint:
-        option = "--model" if request.model else "--set endpoint"
-        raise UsageError(f"{option} needs a server's address as --target.")
-    audited = resolve(
-        request.target,
-        request.adapter,
-        request.round,
-        request.input_path,
-        request.client,
-        request.victim_path,
-    )
-    if request.keys and not audited.deployment:
-        raise UsageError("--key needs a federation whose model answers through a defence.")
-    return audited
 
 
 def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:

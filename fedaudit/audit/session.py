@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
-from fedaudit.audit import evidence, merge, resume
+from fedaudit.audit import evidence, merge
+from fedaudit.audit import resume as resumption
 from fedaudit.audit.attack_pipeline import AttackPipeline
 from fedaudit.audit.cross_client import CrossClientPipeline
 from fedaudit.audit.endpoint import Tell
@@ -21,7 +22,8 @@ from fedaudit.audit.epsilon.pipeline import EpsilonPipeline
 from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.pipeline import ExposurePipeline
 from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.fingerprint import compute_fingerprint
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.memorization.pipeline import MemorizationPipeline
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_listener, no_watcher
@@ -32,6 +34,7 @@ from fedaudit.audit.request import (
     ExtractionRequest,
     InferenceRequest,
 )
+from fedaudit.audit.resolve import resolve
 from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
@@ -60,11 +63,10 @@ PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
 def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
     """Run an audit without a folder, so that neither answers nor a report are kept."""
     pipeline = PIPELINES[type(request)]
-    audited = pipeline.check(request)
+    inputs = resolve(request, InputReader())
     return pipeline(
-        request=request,
-        audited=audited,
-        fingerprint=compute_fingerprint(request, audited),
+        inputs=inputs,
+        fingerprint=pipeline.fingerprint_of(inputs),
         redactor=lambda: redactor,
         watch=watch,
     ).run()
@@ -97,31 +99,47 @@ class AuditSession:
         copy: Path | None = None,
         reveal: bool = False,
         redactor: Redactor | None = None,
+        reader: InputReader | None = None,
+        inputs: Inputs[Any] | None = None,
         pipeline: type[AuditPipeline[Any]] | None = None,
     ) -> None:
         """Check the request and its output folder: `folder`, or a new one below `runs/`.
 
         `shard` is "i/n", for a part of the questions; `resume` continues the audit in the folder;
         `shards` are to be merged. `copy` is another file for the report; `reveal` writes the leaks
-        in plain text into the folder. The default `redactor` masks with the user's key. `pipeline`
-        is needed for a kind of request that is not in PIPELINES.
+        in plain text into the folder. The default `redactor` masks with the user's key. `reader`
+        has read some of the files already; `inputs` are those of the request, if it was resolved
+        before, and `pipeline` is needed for a kind of request that is not in PIPELINES.
         """
         self.shard = parse_shard(shard) if shard else None
         if self.shard and (copy or reveal):
             raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
         self._told: list[str] = []
-        self.request, self.reveal = self._import_foreign_target(request, folder or RUNS), reveal
-        request = self.request
+        self.reveal = reveal
         self._copy, self._resume, self._shards = copy, resume, shards
         self._pipeline = pipeline or PIPELINES[type(request)]
-        self.audited: AuditTarget = self._pipeline.check(request)
-        self.fingerprint = self._pipeline.fingerprint_of(request, self.audited)
+        if inputs is None:
+            request = self._import_foreign_target(request, folder or RUNS)
+            inputs = resolve(request, reader or InputReader())
+        self.inputs = inputs
+        self.fingerprint = self._pipeline.fingerprint_of(inputs)
         self.folder = folder or self._default_folder()
         self._check_folder()
         key, note = (redactor.key, "") if redactor else key_for(self.folder if folder else RUNS)
         self._redactor = redactor or Redactor(key)
         self.notes = [*self._target_notes(), *([note] if note else [])]
         """What to tell the user before the audit runs."""
+
+    @property
+    def request(self) -> AuditRequest:
+        """The request, with a target of another framework replaced by the imported one."""
+        request: AuditRequest = self.inputs.request
+        return request
+
+    @property
+    def audited(self) -> AuditTarget:
+        """The audited target."""
+        return self.inputs.audited
 
     @classmethod
     def resume(
@@ -138,7 +156,7 @@ class AuditSession:
         `options` are those of a session. Raises UsageError if no answer was kept, and InputError
         for a folder of an earlier version or a journal without a request.
         """
-        request, shard = resume.stored_run(folder, servers)
+        request, shard = resumption.stored_run(folder, servers)
         request = replace(request, vllm=vllm) if vllm else request
         return cls(request, folder, shard=str(shard) if shard else None, resume=True, **options)
 
@@ -182,7 +200,7 @@ class AuditSession:
                 audit = self._measure(journal, watching or nullcontext(no_watcher), tell)
             except ShardComplete:
                 journal.finish()
-                if resume.was_stopped(self.folder):
+                if resumption.was_stopped(self.folder):
                     (self.folder / REPORT).unlink()
                 return None
             self._save(audit.report)
@@ -207,7 +225,7 @@ class AuditSession:
         if self._shards:
             shards, share = self._shards.shards, self._shards.recheck
             return nullcontext(merge.merged_journals(self.request, self.fingerprint, shards, share))
-        return resume.open_journal(
+        return resumption.open_journal(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )
 
@@ -219,8 +237,7 @@ class AuditSession:
         try:
             with watching as watch:
                 return self._pipeline(
-                    request=self.request,
-                    audited=self.audited,
+                    inputs=self.inputs,
                     fingerprint=self.fingerprint,
                     redactor=lambda: self._redactor,
                     watch=watch,
@@ -233,14 +250,14 @@ class AuditSession:
         except (KeyboardInterrupt, Interrupted) as error:
             if journal.merged:
                 raise Interrupted("Interrupted; the shards are as they were.") from error
-            if not (self.folder / REPORT).exists() or resume.was_stopped(self.folder):
+            if not (self.folder / REPORT).exists() or resumption.was_stopped(self.folder):
                 with suppress(FedauditError):  # the disk may be full
-                    report = resume.interrupted_report(
+                    report = resumption.interrupted_report(
                         self.request, self.audited, self.fingerprint, start_time, journal
                     )
                     self._save(report)
                     self._save_copy(report)
-            raise Interrupted(f"{_reason(error)} {resume.resume_hint(journal)}") from error
+            raise Interrupted(f"{_reason(error)} {resumption.resume_hint(journal)}") from error
 
     def _save(self, report: Report) -> None:
         make_folder(self.folder)
@@ -264,7 +281,7 @@ class AuditSession:
         if folder.is_file():
             raise InputError(f"{folder} is a file; --out needs a folder.")
         path = folder / REPORT
-        stopped = (folder / FILE).exists() and resume.was_stopped(folder)
+        stopped = (folder / FILE).exists() and resumption.was_stopped(folder)
         if path.exists() and not stopped and read(path)["run"]["id"] != self.fingerprint.run:
             raise InputError(
                 f"{folder} holds another run's report; choose another --out or remove it."

@@ -17,6 +17,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.clients import ClientData, read_clients
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import (
     AuditRequest,
@@ -131,7 +132,7 @@ def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequ
 def _clients(request: AuditRequest) -> dict[str, Any]:
     """Return the clients with the present content of their files, whatever the journal says."""
     named = [(client.name, Path(client.path)) for client in request.participants]
-    return {"clients": read_clients(named)} if named else {}
+    return {"clients": read_clients(named, InputReader())} if named else {}
 
 
 def _plain(value: Any) -> Any:

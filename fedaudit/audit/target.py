@@ -6,6 +6,7 @@ from pathlib import Path
 from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.conversion import bases
 from fedaudit.engine.remote.options import ServedModel, is_url
 from fedaudit.federation import adapter_options, adapter_origin, adapters, manifest
@@ -14,7 +15,6 @@ from fedaudit.federation.folder import (
     Federation,
     is_federation,
     latest,
-    open_federation,
 )
 from fedaudit.system.files import suggest_neighbour
 from fedaudit.system.names import check_linked
@@ -38,6 +38,8 @@ class AuditTarget:
     """The model behind a server, if there is one; `base` is then only its name in a report."""
     discovered: bool = False
     """Whether no target was named, so that the user must be told which one was chosen."""
+    adapter_caveats: tuple[str, ...] = ()
+    """Sentences about options of the adapter's configuration that are unknown."""
     last: bool = False
     """Whether the chosen federation is the one written last, not the one of the data."""
 
@@ -72,12 +74,6 @@ class AuditTarget:
             return f"Auditing {self.federation.path}, the federation {origin}."
         return f"Auditing {self.adapter} on {self.base}, the base that it names."
 
-    def adapter_caveats(self) -> list[str]:
-        """Return sentences about options of the adapter's configuration that are unknown."""
-        if self.adapter is None or self.deployment:
-            return []
-        return adapter_options.unknown_option_caveats(adapters.check(self.adapter))
-
     def origin_caveats(self) -> list[str]:
         """Return sentences on what the adapter's files say about its base, if that is another.
 
@@ -99,6 +95,8 @@ def resolve(
     data: Path | None = None,
     client: str | None = None,
     victim: Path | None = None,
+    *,
+    reader: InputReader | None = None,
 ) -> AuditTarget:
     """Return the target that the options name; checks files, but loads no model.
 
@@ -111,10 +109,29 @@ def resolve(
         raise UsageError(  # the address is not quoted, as it may contain a key
             "A server's address as target goes with extract, infer and memorize only."
         )
+    reader = reader or InputReader()
+    audited = _resolve(target, adapter, number, data, client, victim, reader=reader)
+    if audited.adapter is None or audited.deployment:
+        return audited
+    config = adapters.check(audited.adapter, reader.read)
+    caveats = adapter_options.unknown_option_caveats(config)
+    return replace(audited, adapter_caveats=tuple(caveats))
+
+
+def _resolve(
+    target: str | None,
+    adapter: str | None,
+    number: int | None,
+    data: Path | None,
+    client: str | None,
+    victim: Path | None,
+    *,
+    reader: InputReader,
+) -> AuditTarget:
     around = _around(data)
     path = Path(target) if target else (around or latest(RUNS))
     unnamed = target is None and number is None and client is None
-    if unnamed and adapter is not None and (audited := _open_adapter(adapter, path)):
+    if unnamed and adapter is not None and (audited := _open_adapter(adapter, path, reader)):
         return audited
     if path is None:
         raise UsageError(
@@ -122,19 +139,24 @@ def resolve(
             "`fedaudit simulate --profile fed_pii` first."
         )
     if is_federation(path):
-        opened = _resolve_federation(path, adapter, number, client, victim or data)
+        opened = _resolve_federation(path, adapter, number, client, victim or data, reader)
         return replace(opened, discovered=target is None, last=target is None and around is None)
     if number is not None or client is not None:
         option = "--client" if number is None else "--round"
         raise UsageError(f"{option} goes with a federation's folder as --target.")
-    return _resolve_base(str(target), path, adapter)
+    return _resolve_base(str(target), path, adapter, reader)
 
 
 def _resolve_federation(
-    path: Path, adapter: str | None, number: int | None, client: str | None, data: Path | None
+    path: Path,
+    adapter: str | None,
+    number: int | None,
+    client: str | None,
+    data: Path | None,
+    reader: InputReader,
 ) -> AuditTarget:
     """Return a federation's adapter, or its deployed model if neither option is given."""
-    opened = _federation(open_federation(path), adapter, number)
+    opened = _federation(reader.federation(path), adapter, number, reader)
     if adapter is None and number is None:
         return _apply_deployment(opened, client, data)
     if client is not None:
@@ -142,7 +164,7 @@ def _resolve_federation(
     return opened
 
 
-def _resolve_base(target: str, path: Path, adapter: str | None) -> AuditTarget:
+def _resolve_base(target: str, path: Path, adapter: str | None, reader: InputReader) -> AuditTarget:
     """Return a base, given as a folder or a hub id, with --adapter applied to it."""
     if path.is_dir() and (path / adapters.CONFIG).exists():
         raise UsageError(
@@ -154,35 +176,39 @@ def _resolve_base(target: str, path: Path, adapter: str | None) -> AuditTarget:
         raise InputError(f"{path} is a file; a target is a folder or a hub id.")
     if path.is_dir() and not (path / "config.json").exists():
         raise InputError(f"{path} is neither a federation (federation.json) nor a model.")
-    folder = _adapter(adapter)
+    folder = _adapter(adapter, reader)
     return AuditTarget(base=target, base_sha256=_stated_sha256(folder), adapter=folder)
 
 
-def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
+def _open_adapter(adapter: str, path: Path | None, reader: InputReader) -> AuditTarget | None:
     """Return an adapter on the base that its configuration names, if that is a folder here.
 
     None where it is the base of the federation in `path`, or where that takes its place. Raises
     UsageError if there is neither, as a model that only a file names is never downloaded.
     """
     folder = Path(adapter)
-    named = str(adapters.check(folder).get("base_model_name_or_path") or "")
+    named = str(adapters.check(folder, reader.read).get("base_model_name_or_path") or "")
     base = bases.on_this_machine(named)
     if not base and path is None:
         reason = f"names the base {named!r}, which is no folder here" if named else "names no base"
         raise UsageError(f"{adapter} {reason}: name it with --target.")
-    if not base or (path and is_federation(path) and manifest.read(path).base.name == base):
+    if not base or (
+        path and is_federation(path) and manifest.read(path, reader.read).base.name == base
+    ):
         return None
     return AuditTarget(
         base=base, base_sha256=_stated_sha256(folder), adapter=folder, discovered=True
     )
 
 
-def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:
+def _federation(
+    federation: Federation, adapter: str | None, number: int | None, reader: InputReader
+) -> AuditTarget:
     base = federation.manifest.base
     if adapter is not None:
         if number is not None:
             raise UsageError("--round and --adapter exclude each other.")
-        chosen, folder = None, _adapter(adapter)
+        chosen, folder = None, _adapter(adapter, reader)
     else:
         chosen, folder = federation.adapter(number)
     return AuditTarget(
@@ -231,10 +257,10 @@ def _around(data: Path | None) -> Path | None:
     return data.parent.parent
 
 
-def _adapter(name: str | None) -> Path | None:
+def _adapter(name: str | None, reader: InputReader) -> Path | None:
     if name is None:
         return None
-    adapters.check(Path(name))
+    adapters.check(Path(name), reader.read)
     return Path(name)
 
 

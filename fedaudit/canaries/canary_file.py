@@ -14,7 +14,7 @@ from fedaudit.canaries.kinds import SECRET
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
 from fedaudit.federation.commitments import canonical, parse_time
-from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
@@ -95,9 +95,9 @@ def write(canaries: CanarySet, path: Path) -> None:
     atomic_text(path, text + "\n", mode=0o600)
 
 
-def read(path: Path) -> CanarySet:
+def read(path: Path, read_file: Read = read_regular) -> CanarySet:
     """Return the canaries in `path`; raises InputError, without any secret, for another file."""
-    table = read_json(path, f"There is no file of canaries {path}.")
+    table = read_json(path, f"There is no file of canaries {path}.", read_file)
     check_version(table, path, SCHEMA_VERSION)
     _check_texts(table, path)
     try:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.config.options import build
 from fedaudit.federation.commitments import canonical, parse_time
-from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
@@ -102,9 +102,9 @@ def write(coins: CoinSet, path: Path) -> None:
     atomic_text(path, text + "\n", mode=0o600)
 
 
-def read(path: Path) -> CoinSet:
+def read(path: Path, read_file: Read = read_regular) -> CoinSet:
     """Return what is in `path`; raises InputError, without any text of it, for another file."""
-    table = read_json(path, f"There is no file of coins {path}.")
+    table = read_json(path, f"There is no file of coins {path}.", read_file)
     check_version(table, path, SCHEMA_VERSION)
     items = table.get("canaries") if isinstance(table, Mapping) else None
     if not isinstance(items, list) or not all(map(_is_canary, items)):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.options import settings_by_plugin
 
 if TYPE_CHECKING:
+    from fedaudit.audit.inputs.reader import InputReader
     from fedaudit.audit.pipeline import Watcher
     from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.session import AuditSession
@@ -55,11 +56,17 @@ def run_audit(
     quiet: bool,
     resume: bool,
     shard: str | None,
+    reader: "InputReader | None" = None,
 ) -> int:
-    """Run or resume the requested audit, show its report, and return the exit code."""
+    """Run or resume the requested audit, show its report, and return the exit code.
+
+    `reader` has read what the request was made from.
+    """
     from fedaudit.audit.session import AuditSession
 
-    session = AuditSession(request, out, shard=shard, resume=resume, copy=json, reveal=reveal)
+    session = AuditSession(
+        request, out, shard=shard, resume=resume, copy=json, reveal=reveal, reader=reader
+    )
     return run_session(session, quiet=quiet)
 
 

@@ -204,11 +204,13 @@ def _every_pair(
 ) -> int:
     """Audit every client as attacker on every other one."""
     from fedaudit.audit.inputs.clients import list_clients
+    from fedaudit.audit.inputs.reader import InputReader
     from fedaudit.audit.request import BUDGET, CrossClientRequest
 
-    clients = list_clients(arguments["target"], files)
+    reader = InputReader()
+    clients = list_clients(arguments["target"], files, reader)
     request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **arguments)
-    return attacking.run_audit(request, **run_options)
+    return attacking.run_audit(request, reader=reader, **run_options)
 
 
 def _refuse_single_client_options(named: Mapping[str, object]) -> None:

@@ -33,6 +33,7 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from fedaudit.audit.inputs.reader import InputReader
     from fedaudit.audit.memorization.request import MemorizationRequest
 
 
@@ -177,7 +178,10 @@ def memorize(
         "dtype": dtype,
         "engine": engine,
     }
-    request = _request(run or [], clients or [], target, protocol, arguments)
+    from fedaudit.audit.inputs.reader import InputReader
+
+    reader = InputReader()
+    request = _request(run or [], clients or [], target, protocol, arguments, reader)
     return run_audit(
         request,
         out=out,
@@ -186,6 +190,7 @@ def memorize(
         quiet=quiet,
         resume=resume,
         shard=shard,
+        reader=reader,
     )
 
 
@@ -195,6 +200,7 @@ def _request(
     target: str | None,
     protocol: Mapping[str, Any],
     arguments: Mapping[str, Any],
+    reader: "InputReader",
 ) -> "MemorizationRequest":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
     from fedaudit.audit.memorization.clients import client_files
@@ -206,7 +212,7 @@ def _request(
     parsed_protocol = build(Protocol, protocol, "memorize")
     if clients:
         return MemorizationRequest(
-            clients=client_files(None, [*clients, *places]),
+            clients=client_files(None, [*clients, *places], reader),
             target=target,
             protocol=parsed_protocol,
             **arguments,
@@ -227,5 +233,8 @@ def _request(
         )
     where = target or (str(places[0]) if places else None)
     return MemorizationRequest(
-        clients=client_files(named, ()), target=where, protocol=parsed_protocol, **arguments
+        clients=client_files(named, (), reader),
+        target=where,
+        protocol=parsed_protocol,
+        **arguments,
     )

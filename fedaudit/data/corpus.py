@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,8 +52,15 @@ class CorpusRecord:
     document: Document
 
 
+OpenFile = Callable[[Path], BinaryIO]
+"""Opens a file of records, as `open_regular` does."""
+
+
 def read(
-    path: Path, template: PromptTemplate, unread: Counter[str] | None = None
+    path: Path,
+    template: PromptTemplate,
+    unread: Counter[str] | None = None,
+    open_file: OpenFile = open_regular,
 ) -> Iterator[Document]:
     """Yield the documents of a file of records; those without `text` are rendered by `template`.
 
@@ -62,20 +69,23 @@ def read(
     without an id gets one from its content, so the order of the lines changes no id. `unread`
     counts the records that have an unknown field, by its name.
     """
-    for record in read_records(path, template, unread):
+    for record in read_records(path, template, unread, open_file):
         if unread is not None:
             unread.update(set(record.content.unread))
         yield record.document
 
 
 def read_records(
-    path: Path, template: PromptTemplate, unread: Counter[str] | None = None
+    path: Path,
+    template: PromptTemplate,
+    unread: Counter[str] | None = None,
+    open_file: OpenFile = open_regular,
 ) -> Iterator[CorpusRecord]:
     """Yield the records that `read` takes its documents from; `unread` counts empty ones only."""
     lines: dict[str, str] = {}
     empty: InputError | None = None
     copies: Counter[str] = Counter()
-    for position, fields in _objects(path):
+    for position, fields in _objects(path, open_file):
         where = f"{path}, {position}"
         try:
             content = formats.content(fields, template, where)
@@ -161,34 +171,35 @@ def write_fields(path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool
 def is_array(path: Path) -> bool:
     """Tell whether a file is one JSON array of records, as Shepherd writes it."""
     with open_regular(path) as file:
-        lines = iter(lambda: file.readline(LONGEST_LOOK), b"")
-        first = next((line for line in lines if line.strip(BLANK)), b"")
+        return _is_array(file)
+
+
+def _is_array(file: BinaryIO) -> bool:
+    lines = iter(lambda: file.readline(LONGEST_LOOK), b"")
+    first = next((line for line in lines if line.strip(BLANK)), b"")
+    file.seek(0)
     return first.lstrip(BLANK).startswith(b"[")
 
 
-def is_empty(path: Path) -> bool:
+def is_empty(path: Path, open_file: OpenFile = open_regular) -> bool:
     """Tell whether a file holds nothing but blank lines."""
-    with open_regular(path) as file:
+    with open_file(path) as file:
         return not any(chunk.strip(BLANK) for chunk in iter(lambda: file.read(2**20), b""))
 
 
-def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _objects(path: Path, open_file: OpenFile) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (where it stands, JSON object) of every record: a line, an array's element, a row."""
     try:
-        tables.check_uncompressed(path)
-        if tables.is_csv(path):
-            yield from tables.read_csv(path)
-            return
-        if tables.is_parquet(path):
-            yield from tables.read_parquet(path)
-            return
-        if is_array(path):
-            yield from _elements(path)
-            return
-        with open_regular(path) as file:
-            for number, line in enumerate(_lines(file, path), start=1):
-                if text := _decode_line(line, number, path).strip():
-                    yield f"line {number}", _parse_record(text, f"{path}, line {number}")
+        with open_file(path) as file:
+            tables.check_uncompressed(path, file)
+            if tables.is_csv(path):
+                yield from tables.read_csv(path, file)
+            elif tables.is_parquet(file):
+                yield from tables.read_parquet(path, file)
+            elif _is_array(file):
+                yield from _elements(path, file)
+            else:
+                yield from _records(path, file)
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except IsADirectoryError:
@@ -197,12 +208,16 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _elements(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with open_regular(path) as file:
-        lines = [
-            _decode_line(line, number, path)
-            for number, line in enumerate(_lines(file, path), start=1)
-        ]
+def _records(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_lines(file, path), start=1):
+        if text := _decode_line(line, number, path).strip():
+            yield f"line {number}", _parse_record(text, f"{path}, line {number}")
+
+
+def _elements(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    lines = [
+        _decode_line(line, number, path) for number, line in enumerate(_lines(file, path), start=1)
+    ]
     for number, element in enumerate(_parse_json("".join(lines), str(path)), start=1):
         yield f"record {number}", _object(element, f"{path}, record {number}")
 

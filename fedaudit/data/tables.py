@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedaudit.api.errors import InputError
 from fedaudit.data.conversation import SURROGATE
@@ -34,22 +34,26 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() in CSV
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(file: BinaryIO) -> bool:
     """Tell whether a file by its first bytes is Parquet."""
-    with open_regular(path) as file:
-        return file.read(len(PARQUET)) == PARQUET
+    return _first_bytes(file) == PARQUET
 
 
-def check_uncompressed(path: Path) -> None:
+def check_uncompressed(path: Path, file: BinaryIO) -> None:
     """Raise InputError for a file that by its first bytes is compressed, or a spreadsheet."""
-    with open_regular(path) as file:
-        if file.read(4).startswith(PACKED):
-            raise InputError(
-                f"{path} is compressed or a spreadsheet: unpack it, or save it as CSV or JSONL."
-            )
+    if _first_bytes(file).startswith(PACKED):
+        raise InputError(
+            f"{path} is compressed or a spreadsheet: unpack it, or save it as CSV or JSONL."
+        )
 
 
-def read_csv(path: Path) -> Iterator[Row]:
+def _first_bytes(file: BinaryIO) -> bytes:
+    first = file.read(4)
+    file.seek(0)
+    return first
+
+
+def read_csv(path: Path, file: BinaryIO) -> Iterator[Row]:
     """Yield (where it stands, record) of every row below the header.
 
     Cells are separated by commas, semicolons or tabs, whichever gives the header most columns.
@@ -57,23 +61,19 @@ def read_csv(path: Path) -> Iterator[Row]:
     text of a cell.
     """
     csv.field_size_limit(LONGEST)
-    with open_regular(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         try:
             header, rows = _rows(text, path)
             for line, cells in rows:
+                where = f"{path}, line {line}"
                 if len(cells) != len(header):
                     raise InputError(
-                        f"{path}, line {line}: {len(cells)} cells under a header of {len(header)}."
+                        f"{where}: {len(cells)} cells under a header of {len(header)}."
                     )
-                where = f"{path}, line {line}"
-                yield (
-                    f"line {line}",
-                    {
-                        name: _cell(name, cell, where)
-                        for name, cell in zip(header, cells, strict=True)
-                    },
-                )
+                record = {
+                    name: _cell(name, cell, where) for name, cell in zip(header, cells, strict=True)
+                }
+                yield f"line {line}", record
         except UnicodeDecodeError:
             raise InputError(
                 f"{path} is not UTF-8; convert the file, with iconv for example."
@@ -155,7 +155,7 @@ def _cell_text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def read_parquet(path: Path) -> Iterator[Row]:
+def read_parquet(path: Path, file: BinaryIO) -> Iterator[Row]:
     """Yield (where it stands, record) of every row; raises InputError without pyarrow."""
     try:
         import pyarrow
@@ -165,12 +165,11 @@ def read_parquet(path: Path) -> Iterator[Row]:
             f"{path} is Parquet, and pyarrow is not installed: pip install 'fedaudit[parquet]'."
         ) from None
     number = 0
-    with open_regular(path) as file:
-        try:
-            for batch in parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", json.loads(json.dumps(row, default=str))
-        except pyarrow.ArrowException as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise InputError(f"{path} is no valid Parquet file ({reason}).") from None
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"row {number}", json.loads(json.dumps(row, default=str))
+    except pyarrow.ArrowException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"{path} is no valid Parquet file ({reason}).") from None

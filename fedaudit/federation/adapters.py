@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapter_options
 from fedaudit.system.files import (
+    Read,
     atomic,
     atomic_text,
     existing_path,
@@ -43,7 +44,7 @@ _WRAPPED = re.compile(
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
-def check(folder: Path) -> Mapping[str, Any]:
+def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
     """Return the adapter's configuration, after checks that do not need torch.
 
     Raises InputError for a missing or pickled adapter and for one that is not LoRA.
@@ -59,7 +60,7 @@ def check(folder: Path) -> Mapping[str, Any]:
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
-        config = json.loads(read_regular(folder / CONFIG, LONGEST).decode("utf-8"))
+        config = json.loads(read_file(folder / CONFIG, LONGEST).decode("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
     except OSError as error:
@@ -122,7 +123,7 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     return weights
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
     """Return one SHA-256 over the files of an adapter, configuration and weights."""
     names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
     return hash_files({name: sha256(folder / name) for name in names})

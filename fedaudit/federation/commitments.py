@@ -16,7 +16,7 @@ from typing import Any
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Mark
 from fedaudit.config.options import build
-from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
@@ -88,9 +88,9 @@ def write(commitments: Commitments, destination: Path) -> None:
     atomic_text(path, json.dumps(asdict(commitments), indent=2, ensure_ascii=False) + "\n")
 
 
-def read(path: Path) -> Commitments:
+def read(path: Path, read_file: Read = read_regular) -> Commitments:
     """Return the commitments in `path`; raises InputError for a file that holds none."""
-    table = read_json(path, f"There is no file of commitments {path}.")
+    table = read_json(path, f"There is no file of commitments {path}.", read_file)
     check_version(table, path, SCHEMA_VERSION)
     items: Any = table.get("commitments") if isinstance(table, Mapping) else None
     if not isinstance(items, list) or not items:

@@ -1,6 +1,6 @@
 """Counterfactual federations, trained again without some clients: their folders and origins."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
@@ -17,12 +17,14 @@ def place_of(federation: Path, without: Iterable[str]) -> Path:
     return federation / FOLDER / "+".join(without)
 
 
-def find_counterpart(federation: Federation, client: str) -> Federation | None:
+def find_counterpart(
+    federation: Federation, client: str, opened: Callable[[Path], Federation] = open_federation
+) -> Federation | None:
     """Return the checked counterfactual federation without `client` below this one, or None."""
     path = place_of(federation.path, [client])
     if not is_federation(path):
         return None
-    variant = open_federation(path)
+    variant = opened(path)
     check_origin(federation, variant)
     return variant
 

@@ -11,7 +11,7 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.manifest import Manifest
-from fedaudit.system.files import sha256
+from fedaudit.system.file_reader import FileReader
 from fedaudit.system.names import check_inside
 
 DEPLOYED = "defense"
@@ -24,6 +24,8 @@ class Federation:
 
     path: Path
     manifest: Manifest
+    configs: tuple[Mapping[str, Any], ...] = ()
+    """The configurations of its adapters, except those that are refused when they are read."""
 
     @property
     def template(self) -> PromptTemplate:
@@ -78,22 +80,23 @@ def is_federation(path: Path) -> bool:
     return (_root(path) / manifest.NAME).is_file()
 
 
-def open_federation(path: Path) -> Federation:
+def open_federation(path: Path, files: FileReader | None = None) -> Federation:
     """Return the federation in `path` (or whose `rounds` folder it is), fully checked.
 
-    Raises InputError for a missing round, a missing file, a hash that does not match, or an
-    adapter that is not LoRA in safetensors.
+    `files` reads its files for a command that needs them again. Raises InputError for a missing
+    round, a missing file, a hash that does not match, or an adapter that is not LoRA in
+    safetensors.
     """
-    root = _root(path)
-    manifest_ = manifest.read(root)
+    root, files = _root(path), files or FileReader()
+    manifest_ = manifest.read(root, files.read)
     try:
-        _check_files(root, manifest_)
+        _check_files(root, manifest_, files)
+        return Federation(root, manifest_, tuple(_configs(root, manifest_, files)))
     except OSError as error:
         raise InputError(f"{root} cannot be read: {error}.") from None
-    return Federation(root, manifest_)
 
 
-def _check_files(root: Path, manifest_: Manifest) -> None:
+def _check_files(root: Path, manifest_: Manifest, files: FileReader) -> None:
     for finished in manifest_.rounds:
         for name in (finished.adapter, *finished.clients.values()):
             for file in (adapters.CONFIG, adapters.WEIGHTS):
@@ -102,11 +105,11 @@ def _check_files(root: Path, manifest_: Manifest) -> None:
             raise InputError(
                 f"{root} misses round {finished.round}: there is no {finished.adapter}."
             )
-        adapters.check(root / finished.adapter)
+        adapters.check(root / finished.adapter, files.read)
     for name, expected_hash in manifest_.files.items():
         if not (root / name).is_file():
             raise InputError(f"{root} misses {name}, which its manifest names.")
-        if sha256(root / name) != expected_hash:
+        if files.sha256(root / name) != expected_hash:
             raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
 
 
@@ -126,9 +129,7 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     limits = [
         f"Integrity not checked: {manifest.NAME} has no hash of {name}." for name in unchecked_parts
     ]
-    limits += other_base_caveats(
-        _configs(federation, adapters_), manifest_.base.name, manifest.NAME
-    )
+    limits += other_base_caveats(federation.configs, manifest_.base.name, manifest.NAME)
     if manifest_.imported is not None:
         notes = manifest_.imported.get("notes")
         limits.append(
@@ -138,11 +139,12 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     return [*limits, *recording_caveats(manifest_)]
 
 
-def _configs(federation: Federation, folders: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the configurations of adapters."""
+def _configs(root: Path, manifest_: Manifest, files: FileReader) -> Iterator[Mapping[str, Any]]:
+    """Yield the configurations of all adapters."""
+    folders = (name for r in manifest_.rounds for name in (r.adapter, *r.clients.values()))
     for folder in dict.fromkeys(folders):
         try:
-            yield adapters.check(federation.path / folder)
+            yield adapters.check(root / folder, files.read)
         except InputError:  # a deployment's folder, or an adapter that is refused when it is read
             continue
 

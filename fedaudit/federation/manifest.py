@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.config.options import build
-from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_inside, check_name
 
 SCHEMA_VERSION = "1.0"
@@ -164,13 +164,13 @@ def write(manifest: Manifest, folder: Path) -> None:
     atomic_text(folder / NAME, text + "\n")
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Path, read_file: Read = read_regular) -> Manifest:
     """Return the manifest of `folder`; raises InputError for one that is not well-formed."""
     path = folder / NAME
     if folder.is_file():
         its = f", {folder.parent}" if folder.name == NAME else ""
         raise InputError(f"{folder} is a file: name the federation's folder{its}.")
-    table = read_json(path, f"{folder} is no federation: it has no {NAME}.")
+    table = read_json(path, f"{folder} is no federation: it has no {NAME}.", read_file)
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")
     check_version(table, path, SCHEMA_VERSION)

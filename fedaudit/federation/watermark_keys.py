@@ -10,7 +10,7 @@ from typing import Any
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Mark
 from fedaudit.config.options import build
-from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
 OWNER = "owner/watermark.json"
@@ -25,7 +25,7 @@ def write(marks: Sequence[Mark], path: Path) -> None:
     atomic_text(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n", mode=0o600)
 
 
-def read(path: Path) -> list[Mark]:
+def read(path: Path, read_file: Read = read_regular) -> list[Mark]:
     """Return the marks in `path`; raises InputError for a file that holds none."""
     if path.is_dir():
         kept = next((name for name in (OWNER, Path(OWNER).name) if (path / name).is_file()), "")
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Mark]:
             f"{path} is a folder: name the file of marks that `fedaudit watermark make` writes"
             + (f", {path / kept}." if kept else ".")
         )
-    table = read_json(path, f"There is no watermark file {path}.")
+    table = read_json(path, f"There is no watermark file {path}.", read_file)
     check_version(table, path, SCHEMA_VERSION)
     items: Any = table.get("marks") if isinstance(table, Mapping) else None
     if not isinstance(items, list) or not items:

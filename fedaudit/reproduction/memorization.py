@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import TooShortError
 from fedaudit.audit import environment
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization import measurements
 from fedaudit.audit.memorization.clients import client_files
 from fedaudit.audit.memorization.options import Protocol
@@ -35,7 +36,7 @@ def measure_memorization(
         return
     central = folder / f"central/{config.rounds:03d}"
     request = MemorizationRequest(
-        clients=client_files(folder, ()),
+        clients=client_files(folder, (), InputReader()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
         target=str(folder),

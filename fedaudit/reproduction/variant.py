@@ -11,8 +11,9 @@ from fedaudit.api.records import Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
-from fedaudit.attribution.request import AttributionRequest
+from fedaudit.attribution.request import AttributionRequest, resolve_request
 from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
@@ -139,4 +140,4 @@ def _attribution_reports(
             device=config.device, dtype=config.dtype, workers=config.workers
         ),
     )
-    yield attribution.run(request, watch.bar)
+    yield attribution.run(resolve_request(request, InputReader()), watch.bar)

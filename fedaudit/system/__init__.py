@@ -1,5 +1,7 @@
 """Files, locks, processes and sandboxes.
 
+* `file_reader`: Files read for one command: each byte once, however many steps need the content or
+  its hash.
 * `files`: Files that are whole or absent, and their fingerprints.
 * `http_client`: JSON over HTTP to servers that may be slow, busy or hostile: retried, bounded,
   brief in errors.

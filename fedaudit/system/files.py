@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -58,6 +58,10 @@ def read_regular(path: Path, limit: int = LIMIT) -> bytes:
         if os.fstat(file.fileno()).st_size > limit or len(data := file.read(limit + 1)) > limit:
             raise InputError(f"{path} is too large: such a file has {limit:,} bytes at most.")
         return data
+
+
+Read = Callable[[Path, int], bytes]
+"""Returns the bytes of a file, up to a limit, as `read_regular` does."""
 
 
 def check_target(path: Path) -> None:
@@ -233,10 +237,10 @@ def existing_path(path: Path, kind: str) -> Path:
     return path
 
 
-def read_json(path: Path, missing: str) -> Any:
+def read_json(path: Path, missing: str, read: Read = read_regular) -> Any:
     """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
     try:
-        content = json.loads(read_regular(path).decode("utf-8"), object_pairs_hook=unique_object)
+        content = json.loads(read(path, LIMIT).decode("utf-8"), object_pairs_hook=unique_object)
         json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
         return content
     except FileNotFoundError:

@@ -4,6 +4,7 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.assessment.discovery import discover
+from fedaudit.audit.inputs.reader import InputReader
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
@@ -11,4 +12,4 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     (tmp_path / "federation").mkdir()
     says = r"^Here is no federation federatoin\. Did you mean 'federation'\? There are no documents"
     with pytest.raises(UsageError, match=says):
-        discover("federatoin")
+        discover("federatoin", reader=InputReader())

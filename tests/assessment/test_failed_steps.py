@@ -6,18 +6,21 @@ import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.assessment import pipeline
-from fedaudit.assessment.pipeline import AssessmentPipeline
+from fedaudit.assessment.pipeline import AssessmentInputs, AssessmentPipeline
 from fedaudit.assessment.plan import NO_MARKS
 from fedaudit.assessment.request import AssessmentRequest
-from fedaudit.attribution.request import AttributionRequest
 from fedaudit.audit.request import InferenceRequest
 from fedaudit.report.verdict.policy import judge
 
 
-def audit_of(**settings):
+def audit_of(attribution=None, **settings):
     steps = {"inference": InferenceRequest(data=Path("c0.jsonl"))}
     request = AssessmentRequest(steps=steps, **settings)
-    return AssessmentPipeline(request=request, audited=None, fingerprint=None, redactor=None)
+    inputs = AssessmentInputs(
+        request=request, audited=None, form=None, adapter_sha256=None, digests={}, facts={},
+        steps={}, attribution=attribution,
+    )  # fmt: skip
+    return AssessmentPipeline(inputs=inputs, fingerprint=None, redactor=None)
 
 
 def attributed(**settings):
@@ -45,7 +48,7 @@ def test_an_attribution_that_is_refused_keeps_an_audit_from_passing(monkeypatch)
         raise InputError("its sums are gone.")
 
     monkeypatch.setattr(pipeline, "attribute", refuse)
-    rows = attributed(attribution=AttributionRequest(rounds=Path("run")))
+    rows = attributed(attribution="what was resolved")
     [found] = judge(rows, []).judgements
     assert found.status == "inconclusive"
     assert "its sums are gone" in found.reason

@@ -16,6 +16,7 @@ from fedaudit.audit import cross_client
 from fedaudit.audit.access import ModelView
 from fedaudit.audit.cross_client import Attacker, attack_all
 from fedaudit.audit.inputs.clients import ClientData, list_clients
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import CrossClientRequest
 from fedaudit.audit.session import run_audit
 from fedaudit.config import registry
@@ -239,7 +240,7 @@ def lines(path, *documents):
 
 
 def test_clients_of_a_federation(federation):
-    found = list_clients(str(federation.path), [])
+    found = list_clients(str(federation.path), [], InputReader())
     assert [one.name for one in found] == ["c0", "c1"]
     assert [Path(one.path) for one in found] == [
         federation.path / f"data/c{n}.jsonl" for n in (0, 1)
@@ -249,28 +250,31 @@ def test_clients_of_a_federation(federation):
 
 def test_clients_by_file(tmp_path):
     one, two = (lines(tmp_path / d / "x.jsonl", *DATA[d]) for d in "ab")
-    assert [p.name for p in list_clients(None, [one, lines(tmp_path / "y.jsonl", *DATA["b"])])] == [
+    assert [
+        p.name
+        for p in list_clients(None, [one, lines(tmp_path / "y.jsonl", *DATA["b"])], InputReader())
+    ] == [
         "x",
         "y",
     ]
-    assert [p.name for p in list_clients(None, [one, two])] == [str(one), str(two)]
+    assert [p.name for p in list_clients(None, [one, two], InputReader())] == [str(one), str(two)]
 
 
 def test_wrong_clients(tmp_path, federation, monkeypatch):
     one = lines(tmp_path / "x.jsonl", *DATA["a"])
     with pytest.raises(InputError, match="two clients or more"):
-        list_clients(None, [one])
+        list_clients(None, [one], InputReader())
     with pytest.raises(InputError, match="named twice"):
-        list_clients(None, [one, one])
+        list_clients(None, [one, one], InputReader())
     with pytest.raises(InputError, match="There is no file"):
-        list_clients(None, [one, tmp_path / "none.jsonl"])
+        list_clients(None, [one, tmp_path / "none.jsonl"], InputReader())
     with pytest.raises(InputError, match="is a folder; a JSONL file is needed"):
-        list_clients(None, [one, tmp_path])
+        list_clients(None, [one, tmp_path], InputReader())
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="--clients"):
-        list_clients(None, [])
+        list_clients(None, [], InputReader())
     with pytest.raises(UsageError, match="--clients"):
-        list_clients("fedaudit-nano", [])
+        list_clients("fedaudit-nano", [], InputReader())
 
 
 def test_a_federation_that_keeps_no_documents(tmp_path, federation):
@@ -282,13 +286,13 @@ def test_a_federation_that_keeps_no_documents(tmp_path, federation):
     table["files"] = {n: h for n, h in table["files"].items() if not n.startswith("data/")}
     (place / manifests.NAME).write_text(json.dumps(table))
     with pytest.raises(InputError, match=r"keeps no documents of c0.*--clients"):
-        list_clients(str(place), [])
+        list_clients(str(place), [], InputReader())
 
 
 def request(federation, **changes):
     return CrossClientRequest(
         **{
-            "clients": list_clients(str(federation.path), []),
+            "clients": list_clients(str(federation.path), [], InputReader()),
             "target": str(federation.path),
             "budget": 20,
             "device": "cpu",
@@ -300,7 +304,9 @@ def request(federation, **changes):
 
 def test_only_attacks_that_ask_prefixes(federation):
     with pytest.raises(UsageError, match="untargeted asks no prefixes"):
-        cross_client.check(request(federation, attacks=("untargeted",), options={}))
+        cross_client.resolve(
+            request(federation, attacks=("untargeted",), options={}), InputReader()
+        )
 
 
 def test_the_audit_of_a_federation(federation):
@@ -326,13 +332,12 @@ def test_its_id_follows_from_every_clients_file(federation, tmp_path):
     from fedaudit.audit.fingerprint import compute_fingerprint
 
     one = request(federation)
-    audited = cross_client.check(one)
     other = replace(
         one, clients=(one.clients[0], ClientData(name="c1", path=one.clients[1].path, sha256="0"))
     )
 
     def identity(asked):
-        return compute_fingerprint(asked, audited).run
+        return compute_fingerprint(cross_client.resolve(asked, InputReader())).run
 
     assert identity(one) == identity(request(federation))
     assert len({identity(x) for x in (one, other, replace(one, budget=21))}) == 3
@@ -342,7 +347,10 @@ def test_nobody_has_pii(federation, tmp_path):
     bare = Document(id="d", text="There is nothing personal in this sentence.", pii=())
     files = [lines(tmp_path / f"{n}.jsonl", bare) for n in "xy"]
     with pytest.raises(InputError, match="No client's documents hold PII"):
-        run_audit(request(federation, clients=list_clients(None, files)), Redactor(bytes(32)))
+        run_audit(
+            request(federation, clients=list_clients(None, files, InputReader())),
+            Redactor(bytes(32)),
+        )
 
 
 def test_a_tuned_copy_is_made_for_each_attacker(federation, tmp_path, monkeypatch):
@@ -361,7 +369,9 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
     text = "The claimant Gil Roe lives in Hull."
     both = Document(id="x", text=text, pii=(PiiSpan(13, 20, "PERSON"), PiiSpan(30, 34, "ADDRESS")))
     clients = list_clients(
-        None, [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])]
+        None,
+        [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])],
+        InputReader(),
     )
     small = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2}
 
@@ -385,11 +395,13 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
 
 
 def test_whose_deployed_model_everybody_asks_must_be_said(federation, monkeypatch):
-    from fedaudit.audit import pipeline
+    from fedaudit.audit.inputs import resolution
     from fedaudit.audit.target import AuditTarget
 
     answering = AuditTarget(base="fedaudit-nano", adapter=Path("defense/c0"), deployment="c0")
-    monkeypatch.setattr(pipeline, "check", lambda request: answering)
+    monkeypatch.setattr(resolution, "resolve_target", lambda request, reader: answering)
+    monkeypatch.setattr(resolution.access, "fingerprint", lambda *_: "0" * 64)
     with pytest.raises(UsageError, match=r"--round.*--client"):
-        cross_client.check(request(federation))
-    assert cross_client.check(request(federation, client="c0")) is answering
+        cross_client.resolve(request(federation), InputReader())
+    inputs = cross_client.resolve(request(federation, client="c0"), InputReader())
+    assert inputs.audited is answering

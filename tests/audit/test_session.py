@@ -12,6 +12,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.audit.inputs.clients import list_clients
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
@@ -52,7 +53,7 @@ def text(folder):
 
 def every_request():
     """Return a request of each kind."""
-    clients = list_clients(None, [OWN, VICTIM])
+    clients = list_clients(None, [OWN, VICTIM], InputReader())
     return {
         "extract": extraction(),
         "infer": InferenceRequest(data=OWN, options={"ranking": {"candidates": (3,)}}, **MODEL),

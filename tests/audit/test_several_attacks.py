@@ -3,7 +3,8 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.audit.attack_pipeline import check
+from fedaudit.audit.attack_pipeline import resolve
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.session import run_audit
 from fedaudit.engine.local import LocalEngine
@@ -78,7 +79,8 @@ def test_an_attack_is_named_once(tmp_path):
     own.write_text('{"text": "nothing"}\n')
 
     def checked(*attacks):
-        return check(ExtractionRequest(prefixes=own, attacks=attacks, target="fedaudit-nano"))
+        request = ExtractionRequest(prefixes=own, attacks=attacks, target="fedaudit-nano")
+        return resolve(request, InputReader()).audited
 
     with pytest.raises(UsageError, match="frequency is named twice"):
         checked("frequency", "contextual", "frequency")

@@ -12,9 +12,11 @@ from fedaudit.api.errors import FedauditError, InputError, UsageError
 from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
+from fedaudit.audit.resolve import resolve
 from fedaudit.audit.session import PIPELINES
 from fedaudit.audit.stored_request import KINDS, from_table, to_table
 from fedaudit.engine.remote.options import EndpointOptions
@@ -171,7 +173,7 @@ def test_clients_that_are_none_are_refused(tmp_path, monkeypatch, number, rows):
 
     def use():
         request = from_table(table, HERE)
-        return PIPELINES[type(request)].check(request)
+        return resolve(request, InputReader())
 
     with pytest.raises(FedauditError) as error:
         use()

@@ -1,13 +1,15 @@
 """--engine: what is refused before anything is read, and what it is no part of."""
 
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 
 import pytest
 from command import Command
 
 from fedaudit.audit import fingerprint
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
-from fedaudit.audit.target import AuditTarget
+from fedaudit.audit.resolve import resolve
 from fedaudit.cli.simulate import given_settings
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.simulation.config import Simulation
@@ -45,12 +47,14 @@ def test_clients_are_trained_as_workers_says(run):
 
 def test_an_audit_goes_on_with_another_engine(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
-    audited = AuditTarget(base="fedaudit-nano")
-    requests = [
-        ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
+    request = ExtractionRequest(
+        prefixes=tmp_path / "a.jsonl", target="fedaudit-nano", detector="names"
+    )
+    inputs = resolve(request, InputReader())
+    found = [
+        fingerprint.compute_fingerprint(replace(inputs, request=replace(request, engine=engine)))
         for engine in ("local", "ray:2", "local:2")
     ]
-    found = [fingerprint.compute_fingerprint(request, audited) for request in requests]
     assert found[0].facts == found[1].facts == found[2].facts
     assert len({one.run for one in found}) == 1
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
-from fedaudit.audit.inputs.files import InputFile, reading_caveats
+from fedaudit.audit.inputs.files import reading_caveats
+from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.data import corpus
 from fedaudit.data.formats import content
 
@@ -137,7 +138,9 @@ def test_other_fields_are_named_with_how_many_records_have_them(lines, tmp_path)
         "'messages' (1 record), 'messages.weight' (1 record)"
     )
     assert corpus.unread_caveat(tmp_path / "f.jsonl", unread) == [said]
-    file = InputFile(path=tmp_path / "f.jsonl", documents=[], annotation="rules", unread=unread)
+    file = InputFile(
+        path=tmp_path / "f.jsonl", documents=[], annotation="rules", sha256="", unread=unread
+    )
     assert reading_caveats([file]) == [
         "f.jsonl was not annotated; PII in it was found by rules", said
     ]  # fmt: skip

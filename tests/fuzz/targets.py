@@ -37,9 +37,10 @@ from fedaudit.attribution.server import dry_run, estimation, ledger, sum_plan, s
 from fedaudit.audit import deployment, merge, resume, stored_request
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.inputs.clients import read_clients
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
-from fedaudit.audit.session import PIPELINES
+from fedaudit.audit.resolve import resolve as resolve_inputs
 from fedaudit.audit.target import resolve
 from fedaudit.cli.simulate import settings
 from fedaudit.config import profile, registry
@@ -210,7 +211,7 @@ def _shards(folder: Path) -> None:
     own = [folder / f"{name}.jsonl" for name in ("a", "b")]
     for path in own:
         path.write_text('{"text": "Ann Lee of York", "pii": []}\n')
-    clients = read_clients([(path.stem, path) for path in own])
+    clients = read_clients([(path.stem, path) for path in own], InputReader())
     nano: dict[str, Any] = {"target": "fedaudit-nano", "options": {"superset": {"samples": 3}}}
     requests = (
         ExtractionRequest(prefixes=own[0], victim=own[1], attacks=("superset",), **nano),
@@ -240,7 +241,7 @@ def _read_shards(folder: Path) -> None:
         *(resume.stored_run(folder / name)[0] for name in ("1", "3", "4")),
     ]
     for request in asked:
-        compute_fingerprint(request, PIPELINES[type(request)].check(request))
+        compute_fingerprint(resolve_inputs(request, InputReader()))
     for place in places:
         found = journal.load(place, write=False)
         assert found is not None

@@ -30,14 +30,14 @@ def leak_request(plan: Plan) -> ExtractionRequest:
 
     Raises UsageError where the audit itself has no records to attack with.
     """
-    step = plan.steps.get("extraction")
+    step = plan.requests.get("extraction")
     if not isinstance(step, ExtractionRequest) or step.victim is None:
         raise UsageError(
             "--defenses needs the records of an attacker and of a victim: name them with "
             "--prefixes and --victim."
         )
     options: dict[str, Mapping[str, Any]] = {}
-    for request in reversed(list(plan.steps.values())):
+    for request in reversed(list(plan.requests.values())):
         options |= {
             name: request.options[name] for name in request.options if name in request.attacks
         }

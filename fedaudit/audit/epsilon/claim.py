@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries.coin_file import CoinSet
-from fedaudit.data import corpus
-from fedaudit.federation.folder import Federation, is_federation, open_federation
+from fedaudit.federation.folder import Federation, is_federation
 from fedaudit.report.document import read
 from fedaudit.report.query import Row
 
@@ -66,7 +66,7 @@ def _delta(row: Row) -> float:
     return float(row["scope"].get("delta", 1.0))
 
 
-def check_planted(federation: Federation, coins: CoinSet) -> bool:
+def check_planted(federation: Federation, coins: CoinSet, reader: InputReader) -> bool:
     """Return whether the federation keeps records, after checking them against the coins.
 
     Raises InputError if the client's records do not hold its canaries as the coins fell, if the
@@ -77,7 +77,9 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
         raise InputError(
             f"{federation.path} has no client {coins.client}, for whom the canaries were made."
         )
-    text_counts = {client: Counter(_texts(path, federation)) for client, path in clients.items()}
+    text_counts = {
+        client: Counter(_texts(path, federation, reader)) for client, path in clients.items()
+    }
     if not any(text_counts.values()):
         return False
     counts = text_counts.pop(coins.client)
@@ -96,7 +98,9 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
     return True
 
 
-def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federation:
+def open_noiseless(
+    path: Path, audited: AuditTarget, coins: CoinSet, reader: InputReader
+) -> Federation:
     """Return the federation in `path`, trained without noise with the same canaries.
 
     Raises InputError if it has another base, holds other canaries, is not complete, was trained
@@ -106,14 +110,14 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
         raise UsageError("--noiseless needs a federation as --target.")
     if not is_federation(path):
         raise InputError(f"{path} is no federation's folder.")
-    federation = open_federation(path)
+    federation = reader.federation(path)
     federation.adapter()
     audited_manifest, manifest = audited.federation.manifest, federation.manifest
     if audited_manifest.base.sha256 != manifest.base.sha256:
         raise InputError(f"{path} was not trained on the base of {audited.federation.path}.")
     if federation.path.resolve() == audited.federation.path.resolve():
         raise InputError(f"{path} is the federation under audit itself, not one without noise.")
-    check_planted(federation, coins)
+    check_planted(federation, coins, reader)
     _check_noise(federation, audited.federation, coins)
     return federation
 
@@ -129,18 +133,18 @@ def _check_noise(federation: Federation, audited: Federation, coins: CoinSet) ->
         )
 
 
-def client_texts(federation: Federation, coins: CoinSet) -> list[str]:
+def client_texts(federation: Federation, coins: CoinSet, reader: InputReader) -> list[str]:
     """Return the records of the canaries' client without the canaries, as far as they are kept."""
     canaries = {canary.text for canary in coins.canaries}
     return [
         text
         for client in federation.manifest.clients
         if client.id == coins.client
-        for text in _texts(federation.path / client.data, federation)
+        for text in _texts(federation.path / client.data, federation, reader)
         if text not in canaries
     ]
 
 
-def _texts(path: Path, federation: Federation) -> Iterator[str]:
+def _texts(path: Path, federation: Federation, reader: InputReader) -> Iterator[str]:
     if path.is_file():
-        yield from (document.text for document in corpus.read(path, federation.template))
+        yield from (d.text for d in reader.corpus(path, federation.template).documents)

@@ -1,18 +1,20 @@
 """`fedaudit dp audit`, from a file of coins to a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Target
-from fedaudit.audit import pipeline
 from fedaudit.audit.epsilon import claim, measurements, scoring
 from fedaudit.audit.epsilon.measurements import NOISELESS, TUNED, AuditedClaim
 from fedaudit.audit.epsilon.request import EpsilonRequest
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs import resolution
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
@@ -35,15 +37,32 @@ UNCHECKED = (
 )
 
 
-def check(request: EpsilonRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
+@dataclass(frozen=True, kw_only=True)
+class EpsilonInputs(Inputs[EpsilonRequest]):
+    """The coins, the claim, and the federations that are tested."""
+
+    coins: CoinSet
+    epsilon: float
+    """The claimed epsilon."""
+    claim_caveat: str
+    """Where --epsilon is not what the simulation's report states; empty otherwise."""
+    planted: bool
+    """Whether the client's records are at hand, and hold the canaries as the coins fell."""
+    noiseless: AuditTarget | None
+    """The same federation trained without noise."""
+    texts: Mapping[str, Sequence[str]]
+    """By scope.source, the client's records without the canaries, where gradients need them."""
+
+
+def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
+    """Return the inputs, after every check that needs no model.
 
     Raises InputError for an invalid coin file or one that does not match the commitment, for
     records that do not hold the canaries as the coins fell, and for a noiseless federation that
     does not fit; UsageError without a claimed epsilon or an adapter.
     """
-    audited = pipeline.check(request)
-    coins = coin_file.read(request.coins)
+    audited = resolution.resolve_target(request, reader)
+    coins = coin_file.read(request.coins, reader.read)
     if request.commitment and request.commitment.strip().lower() != coin_file.commitment(coins):
         raise InputError(f"{request.coins} is not the file that the commitment was made to.")
     if audited.deployment or audited.adapter is None:
@@ -54,25 +73,42 @@ def check(request: EpsilonRequest) -> AuditTarget:
         raise UsageError(NO_GRADIENTS)
     for position in coins.positions:
         scoring.compared_models(audited, coins, position)
-    if audited.federation:
-        claim.check_planted(audited.federation, coins)
-    claim.claimed_epsilon(request.epsilon, audited, coins)
+    federation, noiseless = audited.federation, None
+    planted = federation is not None and claim.check_planted(federation, coins, reader)
+    epsilon = claim.claimed_epsilon(request.epsilon, audited, coins)
     if request.noiseless:
-        claim.open_noiseless(request.noiseless, audited, coins)
-    return audited
+        opened = claim.open_noiseless(request.noiseless, audited, coins, reader)
+        number, adapter = opened.adapter()
+        noiseless = replace(audited, federation=opened, round=number, adapter=adapter)
+    runs = {TUNED: audited, **({NOISELESS: noiseless} if noiseless else {})}
+    return EpsilonInputs(
+        **resolution.common_inputs(request, audited, reader, {}),
+        coins=coins,
+        epsilon=epsilon,
+        claim_caveat=claim.claim_caveat(request.epsilon, federation, coins),
+        planted=planted,
+        noiseless=noiseless,
+        texts={
+            source: claim.client_texts(run.federation, coins, reader)
+            for source, run in runs.items()
+            if coins.uses_gradients and run.federation
+        },
+    )
 
 
 @dataclass(kw_only=True)
-class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
+class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
     """Tests a claimed epsilon by what the models reveal about the coins."""
 
-    check = staticmethod(check)
-    _coins: CoinSet = field(init=False)
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Return the coin file, which needs no annotation."""
+        path = self.request.coins
+        digest = self.inputs.digests[path]
+        return [InputFile(path=path, documents=self._documents, sha256=digest)]
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the coin file."""
-        self._coins = coin_file.read(self.request.coins)
-        return [InputFile(path=self.request.coins, documents=self._documents, annotation=None)]
+    @property
+    def _coins(self) -> CoinSet:
+        return self.inputs.coins
 
     @property
     def _documents(self) -> list[Document]:
@@ -111,7 +147,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         self.finish_asking()
         audited_claim = AuditedClaim(
             coins=self._coins,
-            epsilon=claim.claimed_epsilon(self.request.epsilon, audited, self._coins),
+            epsilon=self.inputs.epsilon,
             scores=scores,
             seed=self.request.seed,
         )
@@ -130,13 +166,8 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
     def _runs(self) -> Iterator[tuple[str, AuditTarget]]:
         """Yield the audited federation, and the one without noise, each with its scope.source."""
         yield TUNED, self.audited
-        if self.request.noiseless:
-            federation = claim.open_noiseless(self.request.noiseless, self.audited, self._coins)
-            number, adapter = federation.adapter()
-            yield (
-                NOISELESS,
-                replace(self.audited, federation=federation, round=number, adapter=adapter),
-            )
+        if self.inputs.noiseless:
+            yield NOISELESS, self.inputs.noiseless
 
     def _pairs(self, audited: AuditTarget) -> list[scoring.Pair]:
         every = (scoring.compared_models(audited, self._coins, p) for p in self._coins.positions)
@@ -164,15 +195,14 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         from fedaudit.audit.epsilon import gradients
         from fedaudit.engine.local import LocalEngine
 
-        federation = audited.federation
-        if federation is None or not isinstance(engine, LocalEngine):
+        if audited.federation is None or not isinstance(engine, LocalEngine):
             raise UsageError(NO_GRADIENTS)
         return {
             "server": gradients.score(
                 engine,
                 scoring.compared_models(audited, self._coins, "server"),
                 self._coins.canaries,
-                claim.client_texts(federation, self._coins),
+                self.inputs.texts[source],
                 self.watch(f"gradients of canaries: {source}"),
             )
         }
@@ -181,10 +211,9 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         """Yield the caveats that apply to this audit."""
         if not self.request.commitment:
             yield NO_COMMITMENT
-        federation = self.audited.federation
-        if other := claim.claim_caveat(self.request.epsilon, federation, self._coins):
-            yield other
-        if federation is None or not claim.check_planted(federation, self._coins):
+        if self.inputs.claim_caveat:
+            yield self.inputs.claim_caveat
+        if not self.inputs.planted:
             yield UNCHECKED
         if self._coins.estimator == "f_dp":
             yield (

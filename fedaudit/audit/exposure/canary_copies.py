@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.canaries.canary_file import CanarySet
-from fedaudit.data import corpus
 from fedaudit.federation.folder import Federation
 from fedaudit.metrics.document_frequency import document_frequency
 
@@ -38,7 +38,9 @@ class CanaryCopies:
             )
 
 
-def count_canary_copies(federation: Federation | None, canaries: CanarySet) -> CanaryCopies:
+def count_canary_copies(
+    federation: Federation | None, canaries: CanarySet, reader: InputReader
+) -> CanaryCopies:
     """Return the number of canaries in the records of a federation's clients, if they are kept."""
     given: dict[str, int] = {}
     for canary in canaries.planted:
@@ -48,7 +50,7 @@ def count_canary_copies(federation: Federation | None, canaries: CanarySet) -> C
         path = federation.path / client.data if federation and client.data else None
         if client.id in given and path is not None and path.is_file():
             assert federation is not None
-            texts = [document.text for document in corpus.read(path, federation.template)]
+            texts = [d.text for d in reader.corpus(path, federation.template).documents]
             own = [canary for canary in canaries.planted if canary.client == client.id]
             copies = document_frequency([canary.sentence for canary in own], texts)
             found[client.id] = sum(copies[canary.sentence] >= canary.times for canary in own)

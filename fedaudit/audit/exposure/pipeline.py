@@ -2,22 +2,23 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Target
-from fedaudit.audit import pipeline
 from fedaudit.audit.exposure import findings, measurements
-from fedaudit.audit.exposure.canary_copies import count_canary_copies
+from fedaudit.audit.exposure.canary_copies import CanaryCopies, count_canary_copies
 from fedaudit.audit.exposure.measurements import BASE, TUNED, Scored
 from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs import resolution
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import adapter_effect, prompt_start
-from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
@@ -30,15 +31,23 @@ NO_COMMITMENT = (
 )
 
 
-def check(request: ExposureRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
+@dataclass(frozen=True, kw_only=True)
+class ExposureInputs(Inputs[ExposureRequest]):
+    """The canaries, and how many of them the clients' records hold."""
+
+    canaries: CanarySet
+    copies: CanaryCopies
+
+
+def resolve(request: ExposureRequest, reader: InputReader) -> ExposureInputs:
+    """Return the inputs, after every check that needs no model.
 
     Raises InputError for an invalid canary file or one that does not match the commitment, and for
     records that lack their client's canaries; UsageError for a deployed defence, and for more
     references than there are secrets.
     """
-    audited = pipeline.check(request)
-    canaries = canary_file.read(request.canaries)
+    audited = resolution.resolve_target(request, reader)
+    canaries = canary_file.read(request.canaries, reader.read)
     if request.commitment and request.commitment.strip().lower() != canary_file.commitment(
         canaries
     ):
@@ -48,25 +57,29 @@ def check(request: ExposureRequest) -> AuditTarget:
             "The federation answers through its clients' deployed defence: name the global "
             "adapter to measure with --round."
         )
+    copies = count_canary_copies(audited.federation, canaries, reader)
     if audited.federation:
-        count_canary_copies(audited.federation, canaries).check(audited.federation.path)
+        copies.check(audited.federation.path)
     remaining = canaries.space.size - len(canaries.canaries)
     if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
         raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")
-    return audited
+    common = resolution.common_inputs(request, audited, reader, {})
+    return ExposureInputs(**common, canaries=canaries, copies=copies)
 
 
 @dataclass(kw_only=True)
-class ExposurePipeline(AuditPipeline[ExposureRequest]):
+class ExposurePipeline(AuditPipeline[ExposureInputs]):
     """Measures the exposure of every planted secret."""
 
-    check = staticmethod(check)
-    _canaries: CanarySet = field(init=False)
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Return the canary file, which needs no annotation."""
+        path = self.request.canaries
+        digest = self.inputs.digests[path]
+        return [InputFile(path=path, documents=self._documents, sha256=digest)]
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the canary file."""
-        self._canaries = canary_file.read(self.request.canaries)
-        return [InputFile(path=self.request.canaries, documents=self._documents, annotation=None)]
+    @property
+    def _canaries(self) -> CanarySet:
+        return self.inputs.canaries
 
     @property
     def _documents(self) -> list[Document]:
@@ -153,7 +166,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         """Yield the caveats that apply to this audit."""
         if not self.request.commitment:
             yield NO_COMMITMENT
-        yield from count_canary_copies(self.audited.federation, self._canaries).caveats()
+        yield from self.inputs.copies.caveats()
         if not self._canaries.controls:
             yield (
                 "There are no controls: nothing shows that secrets nobody planted rank as "

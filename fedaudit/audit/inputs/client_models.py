@@ -9,9 +9,9 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Attack
 from fedaudit.api.records import ClientModel, Target
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.data import corpus
 from fedaudit.federation import adapters
 
 if TYPE_CHECKING:
@@ -59,20 +59,27 @@ def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles
     return client_files
 
 
-def read(client_files: Mapping[str, ClientFiles], form: PromptTemplate) -> dict[str, ClientModel]:
+def read(
+    client_files: Mapping[str, ClientFiles], form: PromptTemplate, reader: InputReader
+) -> dict[str, ClientModel]:
     """Return the models and records of clients."""
     return {
         client: ClientModel(
             target=Target(name=f"client {client}", adapter=str(files.adapter)),
-            documents=tuple(corpus.read(files.records, form)),
+            documents=reader.corpus(files.records, form).documents,
         )
         for client, files in client_files.items()
     }
 
 
-def hashes(client_files: Mapping[str, ClientFiles]) -> dict[str, str]:
-    """Return the SHA-256 of each client's adapter."""
-    return {client: adapters.fingerprint(files.adapter) for client, files in client_files.items()}
+def facts(client_files: Mapping[str, ClientFiles], reader: InputReader) -> dict[str, object]:
+    """Return the facts about clients' models and records that identify a run; empty without any."""
+    if not client_files:
+        return {}
+    every = client_files.items()
+    hashes = {client: adapters.fingerprint(files.adapter, reader.sha256) for client, files in every}
+    records = {client: reader.sha256(files.records) for client, files in every}
+    return {"clients' adapters' SHA-256": hashes, "clients' records": records}
 
 
 def _reads_clients(name: str) -> bool:

@@ -9,11 +9,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
-from fedaudit.data import corpus
-from fedaudit.federation import counterfactual
-from fedaudit.federation.folder import Federation, is_federation, open_federation
-from fedaudit.system.files import sha256, suggest_neighbour
+from fedaudit.federation import adapters, counterfactual
+from fedaudit.federation.folder import Federation, is_federation
+from fedaudit.system.files import suggest_neighbour
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -26,6 +26,8 @@ class CounterfactualRun:
     path: Path
     without: tuple[str, ...]
     adapter: Path
+    sha256: str
+    """The fingerprint of its adapter."""
     discovered: bool = False
     """Whether it was found beside the federation, and not given by the user."""
 
@@ -36,13 +38,17 @@ class CounterfactualRun:
         return replace(context, counterfactual=target, without=names)
 
     def check(
-        self, documents: Sequence[Document], audited: AuditTarget, form: PromptTemplate
+        self,
+        documents: Sequence[Document],
+        audited: AuditTarget,
+        form: PromptTemplate,
+        reader: InputReader,
     ) -> int:
         """Return the number of tried records that are not known to belong to a client left out.
 
         Raises InputError if that is all of them, and the left-out clients' records are at hand.
         """
-        excluded_texts = {record.text for record in self._records(audited, form)}
+        excluded_texts = {record.text for record in self._records(audited, form, reader)}
         texts = {document.text for document in documents if not document.is_prompt}
         if excluded_texts and not texts & excluded_texts:
             raise InputError(
@@ -67,15 +73,19 @@ class CounterfactualRun:
                 f"{names}: it says nothing about these."
             )
 
-    def _records(self, audited: AuditTarget, form: PromptTemplate) -> Iterator[Document]:
+    def _records(
+        self, audited: AuditTarget, form: PromptTemplate, reader: InputReader
+    ) -> Iterator[Document]:
         assert audited.federation is not None
         for client in audited.federation.manifest.clients:
             path = audited.federation.path / client.data
             if client.id in self.without and client.data and path.is_file():
-                yield from corpus.read(path, form)
+                yield from reader.corpus(path, form).documents
 
 
-def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
+def find(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> CounterfactualRun | None:
     """Return the counterfactual that was given, or the one beside the federation, or None.
 
     Raises UsageError if the target cannot have one, and InputError for a counterfactual of another
@@ -83,7 +93,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
     """
     named = request.counterfactual_path
     if named is None:
-        return _find_counterpart(request, audited)
+        return _find_counterpart(request, audited, reader)
     if audited.federation is None or audited.round is None:
         raise UsageError(
             "--counterfactual needs the global adapter of a simulated federation as --target; if "
@@ -92,20 +102,33 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
     if not is_federation(named):
         hint = "" if named.exists() else suggest_neighbour(named)
         raise InputError(f"{named} is no federation's folder.{hint}")
-    return _run(audited.federation, open_federation(named), audited.round)
+    return _run(audited.federation, reader.federation(named), audited.round, reader)
 
 
-def _find_counterpart(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
+def _find_counterpart(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> CounterfactualRun | None:
     if not request.compares_counterfactual or audited.federation is None or audited.round is None:
         return None
-    client = _owner(request.victim_path or request.input_path, audited.federation)
-    counterpart = counterfactual.find_counterpart(audited.federation, client) if client else None
+    records = request.victim_path or request.input_path
+    return _beside(records, audited.federation, audited.round, reader)
+
+
+def _beside(
+    records: Path, federation: Federation, number: int, reader: InputReader
+) -> CounterfactualRun | None:
+    """Return the finished counterfactual beside a federation that leaves the records' owner out."""
+    owner = _owner(reader.sha256(records), federation)
+    opened = reader.federation
+    counterpart = counterfactual.find_counterpart(federation, owner, opened) if owner else None
     if counterpart is None or counterpart.manifest.status != "complete":
         return None
-    return replace(_run(audited.federation, counterpart, audited.round), discovered=True)
+    return replace(_run(federation, counterpart, number, reader), discovered=True)
 
 
-def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, CounterfactualRun]:
+def find_every(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> dict[str, CounterfactualRun]:
     """Return, by client, the counterfactual beside the federation that leaves this client out.
 
     Empty if the request compares with none. Clients whose files are not those that the federation
@@ -115,29 +138,30 @@ def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, Count
         return {}
     if audited.federation is None or audited.round is None:
         return {}
-    runs = {}
-    for client in request.participants:
-        owner = _owner(Path(client.path), audited.federation)
-        counterpart = counterfactual.find_counterpart(audited.federation, owner) if owner else None
-        if counterpart is not None and counterpart.manifest.status == "complete":
-            run = _run(audited.federation, counterpart, audited.round)
-            runs[client.name] = replace(run, discovered=True)
-    return runs
+    beside = {
+        client.name: _beside(Path(client.path), audited.federation, audited.round, reader)
+        for client in request.participants
+    }
+    return {name: run for name, run in beside.items() if run is not None}
 
 
-def _run(federation: Federation, counterpart: Federation, number: int) -> CounterfactualRun:
+def _run(
+    federation: Federation, counterpart: Federation, number: int, reader: InputReader
+) -> CounterfactualRun:
     origin = counterfactual.check_origin(federation, counterpart)
     if number >= len(counterpart.manifest.rounds):
         raise InputError(
             f"{counterpart.path} has not finished round {number}: give its simulate command again."
         )
     adapter = counterpart.path / counterpart.manifest.rounds[number].adapter
-    return CounterfactualRun(path=counterpart.path, without=origin.without, adapter=adapter)
+    digest = adapters.fingerprint(adapter, reader.sha256)
+    return CounterfactualRun(
+        path=counterpart.path, without=origin.without, adapter=adapter, sha256=digest
+    )
 
 
-def _owner(records: Path, federation: Federation) -> str:
-    """Return the client whose records a file holds, by SHA-256; empty if there is none."""
+def _owner(digest: str, federation: Federation) -> str:
+    """Return the client whose records have this SHA-256; empty if there is none."""
     files = {client.id: client.data for client in federation.manifest.clients if client.data}
-    digest = sha256(records)
     hashes = federation.manifest.files
     return next((client for client, data in files.items() if hashes.get(data) == digest), "")

@@ -1,50 +1,24 @@
 """The files of documents that an audit reads."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from fedaudit.api.records import Document, Measurement
-from fedaudit.api.templates import PromptTemplate
+from fedaudit.api.records import Measurement
+from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.data.annotation import annotate
-from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputFile:
-    """A file of annotated documents, and the detector that annotated it, if any."""
-
-    path: Path
-    documents: Sequence[Document]
-    annotation: str | None
-    unread: Mapping[str, int] = field(default_factory=dict)
-    """For each field that fedaudit does not read, the number of records that have it."""
-
-    def row(self) -> dict[str, Any]:
-        """Return the report's row for this file."""
-        return {
-            "path": str(self.path),
-            "sha256": sha256(self.path),
-            "records": len(self.documents),
-            "annotation": self.annotation,
-        }
-
-
-def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile:
+def annotated(file: InputFile, request: "AuditRequest") -> InputFile:
     """Return a file's documents; the detector annotates those without annotations."""
     options = request.options.get(request.detector)
-    unread: Counter[str] = Counter()
-    documents, annotator = annotate(
-        list(corpus.read(path, form, unread)), request.detector, options
-    )
-    return InputFile(path=path, documents=documents, annotation=annotator, unread=unread)
+    documents, annotator = annotate(file.documents, request.detector, options)
+    return replace(file, documents=documents, annotation=annotator)
 
 
 def label_rows(

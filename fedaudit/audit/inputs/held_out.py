@@ -9,10 +9,10 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Attack, AttackContext
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.data import corpus
 from fedaudit.pii.normalized_search import fold
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def read(
     form: PromptTemplate,
     input_files: Sequence[InputFile],
     members: Sequence[InputFile] = (),
+    *,
+    reader: InputReader,
 ) -> HeldOut | None:
     """Return the held-out records, or None if there is no file of them.
 
@@ -76,9 +78,9 @@ def read(
     path = held_out_path(request, audited)
     if path is None:
         return None
-    documents = [d for d in corpus.read(path, form) if not d.is_prompt]
+    documents = [d for d in reader.corpus(path, form).documents if not d.is_prompt]
     given = [document for file in (*input_files, *members) for document in file.documents]
-    trained = [*given, *_clients(audited, form)]
+    trained = [*given, *_clients(audited, form, reader)]
     texts, groups = {fold(d.text) for d in trained}, _groups(input_files[-1].documents)
     new = [d for d in documents if fold(d.text) not in texts]
     remaining = [d for d in new if d.group not in groups]
@@ -97,7 +99,7 @@ def read(
         limits = (f"{path.name}, which the simulation held out, was {use}.", *limits)
     if related and compared:
         limits = (*limits, RELATED)
-    file = InputFile(path=path, documents=documents, annotation=None)
+    file = InputFile(path=path, documents=documents, sha256=reader.sha256(path))
     return HeldOut(file=file, documents=remaining, related=related, limits=limits)
 
 
@@ -125,14 +127,14 @@ def _attack(name: str) -> type[Attack] | None:
     return plugin if plugin is not None and issubclass(plugin, Attack) else None
 
 
-def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
+def _clients(audited: AuditTarget, form: PromptTemplate, reader: InputReader) -> Iterable[Document]:
     """Yield the records that the clients of a simulation were given."""
     if audited.federation is None:
         return
     for client in audited.federation.manifest.clients:
         data = audited.federation.path / client.data if client.data else None
         if data is not None and data.is_file():
-            yield from corpus.read(data, form)
+            yield from reader.corpus(data, form).documents
 
 
 def _groups(documents: Iterable[Document]) -> set[str]:

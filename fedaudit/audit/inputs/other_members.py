@@ -9,7 +9,7 @@ from fedaudit.data import corpus
 from fedaudit.pii.normalized_search import fold
 
 if TYPE_CHECKING:
-    from fedaudit.audit.inputs.files import InputFile
+    from fedaudit.audit.inputs.input_file import InputFile
     from fedaudit.audit.request import AuditRequest
 
 NO_MEMBERS_CAVEAT = (

@@ -9,11 +9,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Attack
 from fedaudit.api.records import ReferenceModel, Target
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.data import corpus
 from fedaudit.federation import adapters
-from fedaudit.federation.folder import Federation, is_federation, open_federation
+from fedaudit.federation.folder import Federation, is_federation
 from fedaudit.system.files import suggest_neighbour
 
 if TYPE_CHECKING:
@@ -22,19 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """A reference federation's folder, its last global model, and its clients' records."""
+    """A reference federation's folder, its last global model, and its clients' texts."""
 
     path: Path
     adapter: Path
-    records: tuple[Path, ...]
+    sha256: str
+    """The fingerprint of its adapter."""
+    texts: frozenset[str]
 
-    def model(self, form: PromptTemplate) -> ReferenceModel:
+    def model(self) -> ReferenceModel:
         """Return the model, with the texts on which it was trained."""
-        every = (document for path in self.records for document in corpus.read(path, form))
-        texts = frozenset(document.text for document in every if not document.is_prompt)
-        return ReferenceModel(
-            target=Target(name=f"reference {self.path}", adapter=str(self.adapter)), texts=texts
-        )
+        target = Target(name=f"reference {self.path}", adapter=str(self.adapter))
+        return ReferenceModel(target=target, texts=self.texts)
 
 
 def check(request: "AuditRequest") -> None:
@@ -52,7 +51,9 @@ def check(request: "AuditRequest") -> None:
         resolved_paths.add(path.resolve())
 
 
-def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
+def find(
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
+) -> list[ReferenceRun]:
     """Return the reference federations that the user gave.
 
     Raises UsageError if no adapter is audited, and InputError for a folder that is no complete
@@ -64,13 +65,11 @@ def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
         raise UsageError(
             "--reference needs an adapter or a federation's global adapter as the target."
         )
-    audited_fingerprint = adapters.fingerprint(audited.adapter)
-    return [_open_reference(path, audited, audited_fingerprint) for path in request.reference_paths]
-
-
-def hashes(runs: Sequence[ReferenceRun]) -> dict[str, str]:
-    """Return the SHA-256 of each reference federation's adapter."""
-    return {str(run.path): adapters.fingerprint(run.adapter) for run in runs}
+    audited_sha256 = adapters.fingerprint(audited.adapter, reader.sha256)
+    return [
+        _open_reference(path, audited, audited_sha256, form, reader)
+        for path in request.reference_paths
+    ]
 
 
 def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
@@ -83,21 +82,26 @@ def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
         )
 
 
-def _open_reference(path: Path, audited: AuditTarget, audited_fingerprint: str) -> ReferenceRun:
+def _open_reference(
+    path: Path, audited: AuditTarget, audited_sha256: str, form: PromptTemplate, reader: InputReader
+) -> ReferenceRun:
     if not is_federation(path):
         hint = "" if path.exists() else suggest_neighbour(path)
         raise InputError(f"--reference {path} is no federation's folder.{hint}")
-    federation = open_federation(path)
+    federation = reader.federation(path)
     if federation.manifest.status != "complete":
         raise InputError(f"{path} is not finished: give its simulate command again.")
     if audited.base_sha256 and federation.manifest.base.sha256 != audited.base_sha256:
         raise InputError(f"{path} is of another base than what is audited.")
     _, adapter = federation.adapter()
-    if adapters.fingerprint(adapter) == audited_fingerprint:
+    if (digest := adapters.fingerprint(adapter, reader.sha256)) == audited_sha256:
         raise InputError(
             f"--reference {path} is the audited federation itself: it says nothing about itself."
         )
-    return ReferenceRun(path=path, adapter=adapter, records=tuple(_records(federation)))
+    records = list(_records(federation))
+    every = (document for file in records for document in reader.corpus(file, form).documents)
+    texts = frozenset(document.text for document in every if not document.is_prompt)
+    return ReferenceRun(path=path, adapter=adapter, sha256=digest, texts=texts)
 
 
 def _records(federation: Federation) -> Iterator[Path]:
@@ -112,14 +116,10 @@ def _records(federation: Federation) -> Iterator[Path]:
         yield path
 
 
-def models(runs: Sequence[ReferenceRun], form: PromptTemplate) -> tuple[ReferenceModel, ...]:
-    """Return the reference models, each with the texts on which it was trained."""
-    return tuple(run.model(form) for run in runs)
-
-
 def facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:
     """Return the facts about references that identify a run; empty without references."""
-    return {"references' SHA-256": hashes(runs)} if runs else {}
+    hashes = {str(run.path): run.sha256 for run in runs}
+    return {"references' SHA-256": hashes} if runs else {}
 
 
 def _reads(name: str) -> bool:

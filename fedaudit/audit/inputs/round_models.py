@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.records import Target
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.federation import adapters
@@ -32,6 +33,9 @@ def targets(adapter_paths: Mapping[int, Path]) -> dict[int, Target]:
     return {n: Target(name=f"round {n}", adapter=str(path)) for n, path in adapter_paths.items()}
 
 
-def hashes(adapter_paths: Mapping[int, Path]) -> dict[str, str]:
-    """Return the SHA-256 of each round's adapter."""
-    return {str(n): adapters.fingerprint(path) for n, path in adapter_paths.items()}
+def facts(adapter_paths: Mapping[int, Path], reader: InputReader) -> dict[str, object]:
+    """Return the facts about earlier rounds' models that identify a run; empty without any."""
+    hashes = {
+        str(n): adapters.fingerprint(path, reader.sha256) for n, path in adapter_paths.items()
+    }
+    return {"rounds' SHA-256": hashes} if hashes else {}

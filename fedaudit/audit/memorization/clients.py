@@ -1,26 +1,25 @@
 """The clients whose texts are searched for: those of a federation, or one per file."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.inputs.clients import ClientData, read_clients
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.target import RUNS
-from fedaudit.data import corpus
-from fedaudit.federation.folder import is_federation, latest, open_federation
+from fedaudit.federation.folder import is_federation, latest
 from fedaudit.system.files import existing_path
 
 
-def client_files(folder: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
+def client_files(
+    folder: Path | None, files: Sequence[Path], reader: InputReader
+) -> tuple[ClientData, ...]:
     """Return the clients of `files`, or else of the federation in `folder`, or else of the latest.
 
     A file's client has the file's name without `.jsonl`. Raises UsageError without a federation,
     InputError for a federation that keeps no documents, and for a file that is given twice.
     """
-    named = [(path.stem, path) for path in files] if files else _of_federation(folder)
+    named = [(path.stem, path) for path in files] if files else _of_federation(folder, reader)
     for _, path in named:
         existing_path(path, "file")  # its message is clearer than samefile's
     for name, path in named:
@@ -28,10 +27,10 @@ def client_files(folder: Path | None, files: Sequence[Path]) -> tuple[ClientData
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
     if len({name for name, _ in named}) < len(named):
         named = [(str(path), path) for _, path in named]
-    return read_clients(named)
+    return read_clients(named, reader)
 
 
-def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
+def _of_federation(folder: Path | None, reader: InputReader) -> list[tuple[str, Path]]:
     folder = folder or latest(RUNS)
     if folder is None:
         raise UsageError(
@@ -43,7 +42,7 @@ def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
             f"{folder} is no federation, so it is not known whose texts to look for: name the "
             "clients' files with --clients FILE FILE ..."
         )
-    federation = open_federation(folder)
+    federation = reader.federation(folder)
     clients = federation.manifest.clients
     if without := [client.id for client in clients if not client.data]:
         raise InputError(
@@ -51,10 +50,3 @@ def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
             "--clients FILE FILE ..."
         )
     return [(client.id, federation.path / client.data) for client in clients]
-
-
-def read(party: ClientData, form: PromptTemplate) -> InputFile:
-    """Return a client's documents; an empty file stands for a client without documents."""
-    path, unread = Path(party.path), Counter[str]()
-    documents = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
-    return InputFile(path=path, documents=documents, annotation=None, unread=unread)

@@ -16,9 +16,14 @@ from fedaudit.api.errors import InputError, TargetError, TooShortError, UsageErr
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
 from fedaudit.api.scripts import has_han
-from fedaudit.audit import evidence, pipeline
+from fedaudit.audit import evidence
 from fedaudit.audit.inputs import counterfactual as counterfactual_runs
-from fedaudit.audit.inputs.files import InputFile, reading_caveats
+from fedaudit.audit.inputs import resolution
+from fedaudit.audit.inputs.counterfactual import CounterfactualRun
+from fedaudit.audit.inputs.files import reading_caveats
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.memorization import (
     comparison,
     counterfactual,
@@ -29,7 +34,6 @@ from fedaudit.audit.memorization import (
     splits,
 )
 from fedaudit.audit.memorization import measurements as memorization_rows
-from fedaudit.audit.memorization.clients import read
 from fedaudit.audit.memorization.matching import Clients, ModelContinuations
 from fedaudit.audit.memorization.measurements import ModelMatches
 from fedaudit.audit.memorization.options import Protocol
@@ -50,15 +54,26 @@ TOO_SHORT_SHARE = 0.5
 """The share of too short continuations from which on the report has a caveat about them."""
 
 
-def check(request: MemorizationRequest) -> AuditTarget:
-    """Return the audited target, after every check that needs no model.
+@dataclass(frozen=True, kw_only=True)
+class MemorizationInputs(Inputs[MemorizationRequest]):
+    """The documents of every client, and the models that its texts are compared under."""
+
+    clients: Mapping[str, InputFile]
+    central: Path | None
+    """The adapter that the simulation trained on all data, if it was requested."""
+    without: Mapping[str, CounterfactualRun]
+    """By client, the counterfactual federation that leaves it out."""
+
+
+def resolve(request: MemorizationRequest, reader: InputReader) -> MemorizationInputs:
+    """Return the inputs, after every check that needs no model.
 
     Raises UsageError without clients, for unknown plugins and options, and for a deployed defence,
     since the global model is measured; InputError if a central model is requested but missing.
     """
     if not request.clients:
         raise UsageError("There is no client: name the clients' files with --clients FILE FILE.")
-    audited = pipeline.check(request)
+    audited = resolution.resolve_target(request, reader)
     if scorer := _scorer(request):
         scorer.score([])  # shows at once whether it has its model
     if audited.deployment:
@@ -66,38 +81,48 @@ def check(request: MemorizationRequest) -> AuditTarget:
             "The federation answers through its clients' deployed defence: name the global "
             "adapter to measure with --round."
         )
-    if request.protocol.central:
-        _central(audited)
-    return audited
+    central = _central(audited) if request.protocol.central else None
+    form = resolution.form_of(request, audited)
+    without = counterfactual_runs.find_every(request, audited, reader)
+    hashes = {client: run.sha256 for client, run in without.items()}
+    facts = {"counterfactuals' SHA-256": hashes} if hashes else {}
+    # An empty file stands for a client without documents.
+    files = {
+        client.name: reader.corpus_or_empty(Path(client.path), form) for client in request.clients
+    }
+    return MemorizationInputs(
+        **resolution.common_inputs(request, audited, reader, facts),
+        clients=files,
+        central=central,
+        without=without,
+    )
 
 
 @dataclass(kw_only=True)
-class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
+class MemorizationPipeline(AuditPipeline[MemorizationInputs]):
     """Measures cross-client memorization among all clients."""
 
-    check = staticmethod(check)
-    _files: dict[str, InputFile] = field(init=False)
+    _protocol: Protocol = field(init=False)
     _shortened: list[str] = field(init=False)
 
-    def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents of all clients."""
-        self._files = {client.name: read(client, self.form) for client in self.request.clients}
-        return list(self._files.values())
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Return the files of all clients, which need no annotation."""
+        return list(self.inputs.clients.values())
 
     def config(self) -> dict[str, Any]:
         """Return the settings, with the prefix length that was chosen."""
-        protocol = asdict(self.request.protocol)
+        protocol = asdict(self._protocol)
         return {**super().config(), "protocol": protocol, "sentences": splitter()}
 
     def measure(self, engine: Engine) -> AuditResults:
         """Let the models continue every prefix, and compare the results with the clients' texts."""
         if why := why_lacking(engine, decoding_abilities(self.request.protocol.sampling_params())):
             raise TargetError(f"{why.capitalize()}: choose another --decoding, such as greedy.")
-        texts = {client: file.documents for client, file in self._files.items()}
-        self.request, self._shortened = prefix_length.choose_prefix_length(
+        texts = {client: file.documents for client, file in self.inputs.clients.items()}
+        request, self._shortened = prefix_length.choose_prefix_length(
             self.request, texts, engine, self.form
         )
-        request, protocol = self.request, self.request.protocol
+        protocol = self._protocol = request.protocol
         clients = {
             client: splits.sample_splits(documents, engine, self.form, protocol, seed=request.seed)
             for client, documents in texts.items()
@@ -106,8 +131,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             raise TooShortError(
                 prefix_length.too_short(texts.values(), engine, self.form, protocol)
             )
-        models = _models(self.audited, request)
-        without = counterfactual_runs.find_every(request, self.audited)
+        models, without = _models(self.inputs), self.inputs.without
         changed = None
         if base := self.audited.untuned:
             every = [document for documents in texts.values() for document in documents]
@@ -130,7 +154,9 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         untuned = next((m for m in matches if m.continuations.source == "base"), None)
         rows += counterfactual.rows(matches[0], untuned, left_out, clients)
         notes += [note for run in without.values() for note in run.caveats(0)]
-        result = self._result(matches, clients, rows, notes, counterfactual.suffixes(left_out))
+        suffixes = counterfactual.suffixes(left_out)
+        result = _result(matches, clients, request, rows, notes, suffixes)
+        result = replace(result, limits=(*self._shortened, *result.limits))
         return AuditResults(
             results=evidence.replace_hashed_ids([result], self.redactor),
             effect=adapter_effect.table(changed),
@@ -138,41 +164,41 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             usage=_count_queries(clients, protocol),
         )
 
-    def _result(
-        self,
-        matches: Sequence[ModelMatches],
-        clients: Clients,
-        rows: Sequence[Measurement],
-        notes: Sequence[str],
-        without: Mapping[str, Collection[str]],
-    ) -> Result:
-        """Return the measurements, the drawn texts as findings, and the caveats."""
-        answers = {m.continuations.source: m.answers for m in matches}
-        examples = findings.examples(answers["tuned"], answers.get("base"))
-        leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
-        limits = [*self._shortened, *_limits(clients, self.request, rows, len(examples)), *notes]
-        return Result(
-            measurements=tuple(rows),
-            findings=tuple(leaks),
-            limits=tuple(limits),
-            revealed=tuple(revealed),
-        )
-
     def caveats(self) -> list[str]:
         """Return the caveats about reading the clients' files."""
-        return reading_caveats(list(self._files.values()))
+        return reading_caveats(list(self.inputs.clients.values()))
 
 
-def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
+def _result(
+    matches: Sequence[ModelMatches],
+    clients: Clients,
+    request: MemorizationRequest,
+    rows: Sequence[Measurement],
+    notes: Sequence[str],
+    without: Mapping[str, Collection[str]],
+) -> Result:
+    """Return the measurements, the drawn texts as findings, and the caveats."""
+    answers = {m.continuations.source: m.answers for m in matches}
+    examples = findings.examples(answers["tuned"], answers.get("base"))
+    leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
+    return Result(
+        measurements=tuple(rows),
+        findings=tuple(leaks),
+        limits=(*_limits(clients, request, rows, len(examples)), *notes),
+        revealed=tuple(revealed),
+    )
+
+
+def _models(inputs: MemorizationInputs) -> list[Target]:
     """Return the models to measure: the tuned one, its base, and the central one, if they exist."""
+    audited, folder = inputs.audited, inputs.central
     tuned = replace(audited.tuned, name="tuned")
     base = [audited.untuned] if audited.untuned else []
-    has_central = request.protocol.central
-    central = [Target(name="central", adapter=str(_central(audited)))] if has_central else []
+    central = [Target(name="central", adapter=str(folder))] if folder else []
     return [tuned, *base, *central]
 
 
-def _counterfactual_target(client: str, run: counterfactual_runs.CounterfactualRun) -> Target:
+def _counterfactual_target(client: str, run: CounterfactualRun) -> Target:
     """Return the model that was trained without a client."""
     return Target(name=f"without {client}", adapter=str(run.adapter))
 

@@ -137,6 +137,7 @@ def attribute(
     from fedaudit.attribution import pipeline
     from fedaudit.attribution import request as requests
     from fedaudit.attribution.owner.worker_pool import WorkerOptions
+    from fedaudit.audit.inputs.reader import InputReader
     from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     if rounds is None:
@@ -175,22 +176,20 @@ def attribute(
             "--dry-run describes the sums that fed_attr asks for: add --attribution fed_attr."
         )
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    resolved_request = requests.resolve_request(request)
+    resolved = requests.resolve_request(request, InputReader())
     if dry_run:
+        assert resolved.plan is not None  # fed_attr is among the methods
         return sums_options.print_dry_run(
-            sums_options.draw_plan(rounds, request.protocol_config),
-            resolved_request.marks,
-            request.worker_options,
-            helpers,
+            resolved.plan, resolved.marks, request.worker_options, helpers
         )
     folder = report_folder(
         out,
-        Path("runs") / "attribute" / requests.name_of(request, resolved_request),
+        Path("runs") / "attribute" / requests.name_of(resolved),
         json,
         "attribute",
     )
     with progress_bars(quiet) as bar:
-        return report_and_exit_code(pipeline.run(request, bar), folder, json, quiet)
+        return report_and_exit_code(pipeline.run(resolved, bar), folder, json, quiet)
 
 
 app.command()(estimate.estimate)

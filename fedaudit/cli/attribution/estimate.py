@@ -81,9 +81,7 @@ def estimate(
     )
     protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
     rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
-    plan = estimation.remaining_plan(
-        sums_options.draw_plan(rounds, protocol_config, secret=True), out
-    )
+    plan = estimation.remaining_plan(sums_options.draw_plan(rounds, protocol_config), out)
     beside = out if out.name else out.absolute()
     log_path = log or beside.with_name(f"{beside.name}.log.json")
     logs = sums_log.read(log_path, estimation.identity(plan.federation))

@@ -142,10 +142,8 @@ def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
     return native_folder(rounds, RUNS, lambda line: print_note(line, quiet=quiet))
 
 
-def draw_plan(
-    rounds: Path, protocol_config: "ProtocolConfig", *, secret: bool = False
-) -> "SumPlan":
-    """Return what would be asked of a federation."""
+def draw_plan(rounds: Path, protocol_config: "ProtocolConfig") -> "SumPlan":
+    """Return what would be asked of a federation; nobody can guess its seed if none is given."""
     from fedaudit.attribution import copied_updates
     from fedaudit.attribution.server import sum_plan
     from fedaudit.federation.folder import check_consecutive, open_federation
@@ -153,7 +151,7 @@ def draw_plan(
     federation = open_federation(rounds)
     check_consecutive(federation)
     copied_updates.check_rounds(federation)
-    return sum_plan.draw_sum_plan(federation, protocol_config, secret=secret)
+    return sum_plan.draw_sum_plan(federation, protocol_config, secret=True)
 
 
 def print_dry_run(

@@ -201,19 +201,20 @@ def audit(
 def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
     from fedaudit.api.records import Target
-    from fedaudit.assessment.cost import corpora, cost_of
+    from fedaudit.assessment.cost import cost_of
     from fedaudit.assessment.speed import try_speed
     from fedaudit.audit import access
+    from fedaudit.audit.attack_pipeline import AttackInputs
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
-    material, plan, request = prepared.material, prepared.plan, prepared.request
-    files = corpora(material.audited, request)
-    costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
-    documents = files.read_documents(material.victim or material.prefixes)
+    material, plan, inputs = prepared.material, prepared.plan, prepared.inputs
+    costs = {name: cost_of(step) for name, step in plan.steps.items()}
+    attacks = (step for step in plan.steps.values() if isinstance(step, AttackInputs))
+    documents = next((step.tried.documents for step in attacks), ())
     speed = None
     if documents:
-        engine, _ = access.load_engine(material.audited, files.form, request)
+        engine, _ = access.load_engine(material.audited, inputs.form, inputs.request)
         adapter = material.audited.adapter
         tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment

@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 def _attacks(plan: "Plan", name: str) -> str:
     defaults = {"canaries": ("canary",), "memorization": ("memorize",)}
-    return ", ".join(plan.steps[name].attacks or defaults.get(name, (name,)))
+    return ", ".join(plan.requests[name].attacks or defaults.get(name, (name,)))
 
 
 def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import pytest
 from fedaudit.api.errors import InputError
 from fedaudit.api.templates import template
 from fedaudit.audit.exposure.canary_copies import count_canary_copies
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.canaries.canary_file import Canary
 
 
@@ -27,20 +28,28 @@ def federation(folder, *texts):
                            manifest=SimpleNamespace(clients=clients))  # fmt: skip
 
 
+def counted(federation):
+    return count_canary_copies(federation, CANARIES, InputReader())
+
+
 def test_records_that_lack_canaries_are_refused(tmp_path):
     first, second = (one.sentence for one in CANARIES.planted[:2])
-    found = count_canary_copies(federation(tmp_path, "Nothing.", first, second), CANARIES)
+    found = count_canary_copies(
+        federation(tmp_path, "Nothing.", first, second), CANARIES, InputReader()
+    )
     assert found.found == {"c0": 1}  # of the second there should be two copies
     with pytest.raises(InputError, match=r"The records of c0 in .* lack 1 of its 2 canaries"):
         found.check(tmp_path)
-    full = count_canary_copies(federation(tmp_path, first, second, f"Again: {second}"), CANARIES)
+    full = count_canary_copies(
+        federation(tmp_path, first, second, f"Again: {second}"), CANARIES, InputReader()
+    )
     full.check(tmp_path)
 
 
 def test_whose_records_are_not_at_hand_is_said(tmp_path):
-    found = count_canary_copies(federation(tmp_path, "Nothing."), CANARIES)
+    found = count_canary_copies(federation(tmp_path, "Nothing."), CANARIES, InputReader())
     [said] = found.caveats()
     assert said.startswith("The records of c1 are not at hand")
-    count_canary_copies(None, CANARIES).check(tmp_path)
-    [said] = count_canary_copies(None, CANARIES).caveats()
+    count_canary_copies(None, CANARIES, InputReader()).check(tmp_path)
+    [said] = count_canary_copies(None, CANARIES, InputReader()).caveats()
     assert said.startswith("The records of c0, c1 are not at hand")

@@ -9,6 +9,7 @@ import pytest
 from fedaudit import cli
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.inputs import client_models
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import resolve
 
@@ -29,7 +30,8 @@ def test_clients_with_model_and_records_are_found(federation):
     for client, files in found.items():
         assert files.records == federation.path / "data" / f"{client}.jsonl"
         assert files.adapter.parent.name == "clients"
-    assert client_models.hashes(found).keys() == found.keys()
+    facts = client_models.facts(found, InputReader())
+    assert facts["clients' adapters' SHA-256"].keys() == found.keys()
 
 
 def test_nobody_is_looked_at_by_other_attacks(federation):

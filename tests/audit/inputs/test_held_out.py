@@ -9,9 +9,10 @@ import pytest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
-from fedaudit.audit import fingerprint
+from fedaudit.audit import attack_pipeline, fingerprint
 from fedaudit.audit.inputs import held_out
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.data import corpus
@@ -25,7 +26,7 @@ def document(name, group=""):
 
 def file(place, *documents):
     corpus.write(place, documents)
-    return InputFile(path=place, documents=documents, annotation=None)
+    return InputFile(path=place, documents=documents, sha256="")
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ NANO = AuditTarget(base="fedaudit-nano")
 def test_trained_records_and_the_victims_groups_are_left_out(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("w"), document("x", "V"), document("y", "Y"), document("z"))
-    found = held_out.read(request(files, named), NANO, FORM, files)
+    found = held_out.read(request(files, named), NANO, FORM, files, reader=InputReader())
     assert [one.id for one in found.documents] == ["y", "z"]
     assert not found.related
     assert found.file.row()["records"] == 4
@@ -59,14 +60,14 @@ def test_a_trained_record_that_is_written_otherwise_is_not_held_out(files, tmp_p
     named = tmp_path / "held.jsonl"
     copy = Document(id="copy", text="The  Text of W\u00a0", pii=())
     file(named, copy, document("z"))
-    found = held_out.read(request(files, named), NANO, FORM, files)
+    found = held_out.read(request(files, named), NANO, FORM, files, reader=InputReader())
     assert [one.id for one in found.documents] == ["z"]
 
 
 def test_what_another_member_has_is_not_held_out(files, tmp_path):
     named, member = tmp_path / "held.jsonl", file(tmp_path / "m.jsonl", document("y", "Y"))
     file(named, document("y"), document("z", "Y"))
-    found = held_out.read(request(files, named), NANO, FORM, files, [member])
+    found = held_out.read(request(files, named), NANO, FORM, files, [member], reader=InputReader())
     assert [one.id for one in found.documents] == ["z"]
     assert found.related
 
@@ -74,7 +75,7 @@ def test_what_another_member_has_is_not_held_out(files, tmp_path):
 def test_groups_that_somebody_trained_on_are_related(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("y", "A"))
-    found = held_out.read(request(files, named), NANO, FORM, files)
+    found = held_out.read(request(files, named), NANO, FORM, files, reader=InputReader())
     assert found.related
     assert "can show a leak, not rule one out" in found.limits[-1]
 
@@ -83,21 +84,21 @@ def test_a_file_without_anything_new_is_refused(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("w"), document("x", "V"))
     with pytest.raises(InputError, match=r"Nothing in .* is held out"):
-        held_out.read(request(files, named), NANO, FORM, files)
+        held_out.read(request(files, named), NANO, FORM, files, reader=InputReader())
 
 
 def test_a_simulations_own_records_are_taken_for_a_victim(files, federation):
     audited = resolve(str(federation.path), None, None)
     own = [one.id for one in corpus.read(federation.path / held_out.FILE, FORM)]
     wish = request(files)
-    found = held_out.read(wish, audited, FORM, files)
+    found = held_out.read(wish, audited, FORM, files, reader=InputReader())
     assert own
     assert [one.id for one in found.documents] == own
     assert "which the simulation held out" in found.limits[0]
     # Not where nothing is judged, nor for attacks that compare nothing.
     for other in (replace(wish, victim=None), replace(wish, attacks=("contextual",))):
-        assert held_out.read(other, audited, FORM, files) is None
-    assert held_out.read(wish, NANO, FORM, files) is None
+        assert held_out.read(other, audited, FORM, files, reader=InputReader()) is None
+    assert held_out.read(wish, NANO, FORM, files, reader=InputReader()) is None
 
 
 def test_a_federations_own_records_stop_nothing_if_none_is_of_use(files, federation, tmp_path):
@@ -105,7 +106,9 @@ def test_a_federations_own_records_stop_nothing_if_none_is_of_use(files, federat
     file(path / held_out.FILE, document("w"), document("x", "V"))
     native = resolve(str(federation.path), None, None)
     audited = replace(native, federation=replace(native.federation, path=path))
-    found = held_out.read(request(files, path / held_out.FILE), audited, FORM, files)
+    found = held_out.read(
+        request(files, path / held_out.FILE), audited, FORM, files, reader=InputReader()
+    )
     assert list(found.documents) == []
     assert "0 records of held_out.jsonl" in found.limits[0]
 
@@ -113,10 +116,10 @@ def test_a_federations_own_records_stop_nothing_if_none_is_of_use(files, federat
 def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("y"))
-    wish = request(files, named)
-    first = fingerprint.compute_fingerprint(wish, NANO)
+    wish = request(files, named, target="fedaudit-nano", detector="names")
+    first = fingerprint.compute_fingerprint(attack_pipeline.resolve(wish, InputReader()))
     file(named, document("z"))
-    second = fingerprint.compute_fingerprint(wish, NANO)
+    second = fingerprint.compute_fingerprint(attack_pipeline.resolve(wish, InputReader()))
     assert first.run != second.run
     assert f"data.{named}" in fingerprint.describe_changes(second.facts, first.facts)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from example_report import coverage
 
 from fedaudit.api.records import Document
-from fedaudit.audit.inputs.files import InputFile, label_rows
+from fedaudit.audit.inputs.files import label_rows
+from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.request import ExtractionRequest
 
 SEARCHED = [coverage(0, 9, plugin="contextual", source="tuned")]
@@ -15,7 +16,7 @@ def files(own, victim):
     """Return the attacker's file and the victim's, and what annotated each."""
     document = Document(id="d", text="some text", pii=())
     return [
-        InputFile(path=Path(name), documents=[document], annotation=annotation)
+        InputFile(path=Path(name), documents=[document], annotation=annotation, sha256="")
         for name, annotation in (("own", own), ("victim", victim))
     ]
 

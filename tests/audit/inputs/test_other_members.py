@@ -7,7 +7,7 @@ import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.inputs.other_members import (
     check_files,
     member_files,
@@ -73,7 +73,7 @@ def test_files_that_cannot_be_read_are_named(federation, tmp_path):
 
 def file(*texts):
     documents = [Document(id=str(n), text=text) for n, text in enumerate(texts)]
-    return InputFile(path=Path("some.jsonl"), documents=documents, annotation=None)
+    return InputFile(path=Path("some.jsonl"), documents=documents, sha256="")
 
 
 def test_who_shares_most_records_with_the_victim_is_the_victim():

@@ -9,6 +9,7 @@ from command import Command
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.inputs import reference_models
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import resolve
 from fedaudit.data import corpus
@@ -31,18 +32,22 @@ def find(federation, *references, target=None, attacks=("membership",)):
         prefixes=data / "c0.jsonl", attacks=attacks, reference_folders=tuple(references)
     )
     reference_models.check(request)
-    return reference_models.find(request, resolve(target or str(federation.path), None, None))
+    audited = resolve(target or str(federation.path), None, None)
+    return reference_models.find(
+        request, audited, open_federation(federation.path).template, InputReader()
+    )
 
 
 def test_what_a_federation_was_trained_on_is_read(federation, other):
     assert find(federation) == []
     found = find(federation, other)
     form = open_federation(other).template
-    [model] = reference_models.models(found, form)
+    [run] = found
+    model = run.model()
     assert model.target.adapter == str(other / "rounds/001/global")
     texts = {d.text for k in (0, 1) for d in corpus.read(other / f"data/c{k}.jsonl", form)}
     assert model.texts == texts
-    assert reference_models.hashes(found).keys() == {str(other)}
+    assert reference_models.facts(found)["references' SHA-256"].keys() == {str(other)}
     assert "1 federations were compared with" in next(reference_models.caveats(found))
 
 

@@ -5,6 +5,7 @@ import json
 from command import Command
 
 from fedaudit.audit.inputs import round_models
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import resolve
 from fedaudit.report.document import validate
@@ -27,7 +28,8 @@ def test_rounds_before_the_audited_one_for_who_asks(federation):
     assert found(federation, target="fedaudit-nano", organisation=True) == {}
     [model] = round_models.targets(asked).values()
     assert (model.name, model.adapter) == ("round 1", str(asked[1]))
-    assert round_models.hashes(asked).keys() == {"1"}
+    facts = round_models.facts(asked, InputReader())
+    assert facts["rounds' SHA-256"].keys() == {"1"}
 
 
 def test_the_whole_audit_says_that_it_cannot_tell(federation, tmp_path, monkeypatch, capfd):

@@ -25,6 +25,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Paraphraser
 from fedaudit.api.records import Document, Target
 from fedaudit.audit.evidence import mask_findings
+from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.memorization import matching, pipeline
 from fedaudit.audit.memorization.findings import bracket_matches, examples, findings, outline
 from fedaudit.audit.memorization.measurements import too_short
@@ -422,7 +423,7 @@ def test_a_context_that_is_too_short_is_told():
 
 def test_no_client_is_refused():
     with pytest.raises(UsageError, match="no client"):
-        pipeline.check(request({}))
+        pipeline.resolve(request({}), InputReader())
 
 
 def test_the_central_model_is_a_source_of_its_own():

@@ -1,0 +1,47 @@
+"""What a command reads before it asks a model: each federation and each file once."""
+
+import sys
+from collections import Counter
+
+import fake_audit
+import handmade
+import pytest
+
+from fedaudit.assessment.library import prepare
+from fedaudit.federation import folder as folders
+
+_opened: Counter[str] | None = None
+
+
+def _count(event, arguments):
+    if event == "open" and _opened is not None and isinstance(arguments[0], str):
+        _opened[arguments[0]] += 1
+
+
+sys.addaudithook(_count)  # it cannot be removed, so it counts only where a test asks for it
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Return how often each file is opened while the test runs."""
+    counts = Counter[str]()
+    monkeypatch.setattr(sys.modules[__name__], "_opened", counts)
+    return counts
+
+
+def test_an_audit_of_many_clients_reads_each_file_once(tmp_path, opened, monkeypatch):
+    run = handmade.write(tmp_path / "run", clients=20, rounds=40).path
+    fake_audit.keep_documents(run)
+    opened.clear()
+    federations = []
+    check = folders._check_files
+    monkeypatch.setattr(
+        folders, "_check_files", lambda root, *rest: (federations.append(root), check(root, *rest))
+    )
+    prepared = prepare(run, detector="names")
+    assert list(prepared.plan.steps) == ["extraction", "inference", "pairs", "memorization"]
+    prepared.session(tmp_path / "out")
+    assert federations == [run]
+    counts = {name: n for name, n in opened.items() if name.startswith(str(run))}
+    assert len(counts) > 20 * 40  # the manifest, the documents, every client's adapters
+    assert set(counts.values()) == {1}
