@@ -266,7 +266,11 @@ def _adapter(name: str | None, reader: InputReader) -> Path | None:
 
 def _stated_sha256(adapter: Path | None) -> str:
     """Return the hash that the federation around an adapter states for its base; empty for none."""
-    around = next(filter(is_federation, adapter.resolve().parents), None) if adapter else None
+    around = (
+        next((p for p in adapter.resolve().parents if (p / manifest.NAME).is_file()), None)
+        if adapter
+        else None
+    )
     return manifest.read(around).base.sha256 if around else ""
 
 

@@ -89,7 +89,7 @@ class JsonClient:
         self._over, self._turn = threading.Event(), count()
         self.sleep: Sleep = sleep or self._over.wait
         bearer = _bearer(key) if key else key_header(key_variable)
-        self._key = bearer.get("Authorization", "").removeprefix("Bearer ")
+        self._holds_key = _key_detector(bearer.get("Authorization", "").removeprefix("Bearer "))
         headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",  # what is unpacked has no bound
@@ -140,8 +140,7 @@ class JsonClient:
             if isinstance(table, dict):
                 table = next((table[k] for k in ("error", "message", "detail") if k in table), "")
         said = " ".join(table.split())[:LONGEST_SENTENCE] if isinstance(table, str) else ""
-        parts = (self._key[i : i + KEY_PART] for i in range(max(1, len(self._key) - KEY_PART + 1)))
-        return "" if self._key and any(part in said for part in parts) else said
+        return "" if self._holds_key(said) else said
 
     def _ask(self, method: str, path: str, content: bytes, *, patient: bool) -> bytes:
         answer, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
@@ -317,3 +316,14 @@ def _connect(url: str, headers: Mapping[str, str]) -> "httpx.AsyncClient":
         raise UsageError(
             "The proxy or the certificates that the environment names cannot be used."
         ) from None
+
+
+def _key_detector(key: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a text quotes part of the key.
+
+    The key is in a closure, so that no listing of a client's fields shows it.
+    """
+    parts = (
+        {key[i : i + KEY_PART] for i in range(max(1, len(key) - KEY_PART + 1))} if key else set()
+    )
+    return lambda text: any(part in text for part in parts)

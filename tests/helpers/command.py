@@ -34,5 +34,5 @@ class Command:
         assert outcome.code == code, outcome
         assert outcome.out == ""
         assert len(outcome.err.strip().splitlines()) == 1, outcome.err
-        assert says in outcome.err
+        assert says in outcome.err, outcome.err
         return outcome

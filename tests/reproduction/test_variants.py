@@ -56,6 +56,7 @@ def test_a_federation_is_not_trained_twice_for_its_central_model(tmp_path):
 def test_a_study_without_a_limit_has_none(tmp_path, monkeypatch, options, limit):
     """The paper has none; `attribute` alone would take its default."""
     asked = []
+    monkeypatch.setattr(of_study, "resolve_request", lambda request, reader: request)
     monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
     one = Variant(name="v", attribution=("fed_attr",), options={"fed_attr": options})
     config = Simulation(seed=3, queries=SumQuerySettings(limit=1.0))
@@ -68,6 +69,7 @@ def test_attribution_gets_the_options_of_its_methods_and_of_the_watermark_alone(
     tmp_path, monkeypatch
 ):
     asked = []
+    monkeypatch.setattr(of_study, "resolve_request", lambda request, reader: request)
     monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
     options = {"kgw": {"tokens": 8}, "global": {"x": 1}, "ranking": {"y": 1}, "fictitious": {}}
     one = Variant(name="v", attribution=("fed_attr", "global"), options=options)
