@@ -206,7 +206,7 @@ def damaged(fed, how):
         ("pickled", "pickle"),
         ("gap", "misses round 1"),
         ("empty", "federation.json"),
-        ("base", "not the one that the federation was trained on"),
+        ("base", "another base than the one that the federation was trained on"),
     ],
 )
 def test_damaged_federations(run, fed, how, says):
