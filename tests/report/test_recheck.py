@@ -232,7 +232,11 @@ JUDGED = {
         "leak": ([coverage(40, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
                   coverage(0, 300, source="control")], "fail"),
         "nothing out": ([coverage(0, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
-                         coverage(0, 300, source="control")], "pass"),
+                         coverage(0, 300, source="control"),
+                         coverage(400, 400, source="known")], "pass"),
+        "no positive control": ([coverage(0, 100, source="tuned-not-base"),
+                                 coverage(0, 100, source="base"),
+                                 coverage(0, 300, source="control")], "inconclusive"),
         "too few": ([coverage(0, 5, source="tuned-not-base"), coverage(0, 5, source="base"),
                      coverage(0, 300, source="control")], "inconclusive"),
         "guessed": (inferred(), "pass"),
@@ -246,7 +250,7 @@ JUDGED = {
 
 @pytest.mark.parametrize("name", JUDGED[RULE])
 def test_the_rule_has_its_number(name):
-    assert RULE == 8
+    assert RULE == 9
     rows, status = JUDGED[RULE][name]
     assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status
 
