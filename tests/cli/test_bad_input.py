@@ -238,7 +238,7 @@ def test_an_adapter_for_another_base(run, fed):
     LlamaForCausalLM(config).save_pretrained("other")
     AutoTokenizer.from_pretrained(nano.folder()).save_pretrained("other")
     words = ("extract", "--prefixes", "good.jsonl", "--target", "./other", "--quiet")
-    run.refused(3, *words, "--adapter", fed / "rounds/002/global", says="base")
+    run.refused(3, *words, "--adapter", fed / "rounds/002/global", says="another base")
 
 
 def test_a_bug_keeps_its_traceback_and_ends_with_70(run, monkeypatch):
