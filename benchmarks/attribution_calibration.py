@@ -1,7 +1,7 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
-        [--tau 4] [--grid] [--limits] [--shared] [--only PART_OF_A_NAME] [--out FILE]
+        [--tau 4] [--grid] [--tails] [--limits] [--shared] [--only PART_OF_A_NAME] [--out FILE]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -9,8 +9,10 @@ innocent clients' p-values up to 1 and 5 %, with two standard errors (over feder
 in which a marked client is flagged by a mark that it has not; marked clients that are flagged by
 their own.
 
---shared asks for sets that a round's estimates share, in the kinds of equal weights and of the
-usual limit. --limits asks for what the decision takes for granted and a federation may not have:
+--tails varies the tails of chance and the number of null marks, and has tests that answer to
+negative shares, too. --shared asks for sets that a round's estimates share, in the kinds of equal
+weights and of the usual limit. --limits asks for what the decision takes for granted and a
+federation may not have:
 chance with heavier tails than the normal law, answers that scatter. --grid varies everything
 together: the size of the federation, S, rounds, weights and
 who takes part, in 648 kinds. It ends in a line for each law of answers, over all its kinds. --seed
@@ -38,7 +40,7 @@ from attribution_tables import (
     kind_line,
     read_records,
 )
-from federations import ALL, LIMIT, SIGNAL, Federation, federation
+from federations import ALL, LIMIT, NULLS, SIGNAL, Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
@@ -63,7 +65,7 @@ def scenarios() -> Iterator[Federation]:
     yield from _kinds(Federation(name="weights differ", spread=1.5, heavy=True))
     yield from _kinds(Federation(name="six of ten a round", spread=1.5, present=0.6))
     yield from _kinds(Federation(name="limit 1", spread=1.5, limit=1.0))
-    yield from _kinds(Federation(name="no null marks, S 1", nulls=False))
+    yield from _kinds(Federation(name="no null marks, S 1", nulls=0))
     yield from _kinds(Federation(name="chance repeats by half", spread=1.5, repeat=0.5))
     for marks in (1, 3):
         of = "one mark" if marks == 1 else "three marks"
@@ -112,6 +114,17 @@ def limits() -> Iterator[Federation]:
         for scatter in (0.1, 0.2, 0.3):
             name = f"own marks, from 0.4, each answer times 1 ± {scatter:g}, {rounds} rounds"
             yield Federation(name=name, rounds=rounds, leak="0.4", scatter=scatter)
+
+
+def tails() -> Iterator[Federation]:
+    """Yield federations by the tails of chance and the number of null marks, and odd answers."""
+    for degrees, nulls, rounds in product((0, 5, 3), (24, 64, 128, NULLS), (1, 5)):
+        law = f"Student's t, {degrees} degrees" if degrees else "normal"
+        name = f"nobody marked, chance is {law}, {nulls} null marks, {rounds} rounds"
+        yield Federation(name=name, marked=0, rounds=rounds, tails=degrees, nulls=nulls)
+    for rounds in (5, 7):
+        name = f"own marks, negative shares answer, too, {rounds} rounds"
+        yield Federation(name=name, rounds=rounds, leak="absolute", spread=1.5)
 
 
 def says(law: str) -> str:
@@ -215,6 +228,7 @@ def main() -> None:
     parser.add_argument("--tau", type=float, default=THRESHOLD, help="in S")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--grid", action="store_true", help="everything varies together")
+    which.add_argument("--tails", action="store_true", help="tails of chance and null marks")
     which.add_argument("--limits", action="store_true", help="what is taken for granted fails")
     parser.add_argument(
         "--shared", action="store_true", help="a round's estimates share their sets"
@@ -222,7 +236,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of a kind's name")
     parser.add_argument("--out", type=Path, help="JSON lines; kinds in it are not run again")
     given = parser.parse_args()
-    every = grid() if given.grid else limits() if given.limits else scenarios()
+    every = (
+        grid()
+        if given.grid
+        else tails()
+        if given.tails
+        else limits()
+        if given.limits
+        else scenarios()
+    )
     kinds = [one for one in every if given.only in one.name]
     if given.shared:
         kinds = [replace(one, shared=True) for one in kinds if not one.heavy and one.limit == LIMIT]

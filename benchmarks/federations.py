@@ -10,7 +10,8 @@ update is one of:
   client, others nothing; a marked client's own answers in proportion, whatever hides of it;
 * a share of all ("all 0.5"): the same rule for both, so that a marked client's estimate which holds
   less than that of the mark, its own update included, answers nothing;
-* "saturating": in proportion, at most like a marked client that does not hide, at least nothing.
+* "saturating": in proportion, at most like a marked client that does not hide, at least nothing;
+* "absolute": in proportion, to what it holds with a negative sign, too.
 """
 
 from collections.abc import Sequence
@@ -55,7 +56,8 @@ class Federation:
     """Degrees of freedom of Student's t that chance has in place of the normal law; 0: normal."""
     scatter: float = 0.0
     """The standard deviation of a factor of 1 by which an estimate answers more or less."""
-    nulls: bool = True
+    nulls: int = NULLS
+    """Null marks; with 0, S is taken for 1."""
     leak: str = "linear"
     signal: float = SIGNAL
     heavy: bool = False
@@ -83,7 +85,7 @@ def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[
     shown = np.zeros((one.clients, one.marks))
     for at in range(one.marked):
         shown[at, at % one.marks] = 1.0 if at else one.scale
-    shape = (one.clients, one.marks, 1 + (NULLS if one.nulls else 0))
+    shape = (one.clients, one.marks, 1 + one.nulls)
     common = _chance(rng, one, shape) * one.repeat**0.5
     known: Shares = {}
     rounds = tuple(
@@ -190,6 +192,8 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
     """
     if law == "linear":
         return np.asarray(own + took)
+    if law == "absolute":
+        return np.asarray(np.abs(own + took))
     if law == "saturating":
         return np.asarray(np.clip(own + took, 0.0, 1.0))
     share = float(law.removeprefix(ALL)) - 1e-9

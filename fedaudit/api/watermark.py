@@ -54,6 +54,8 @@ class Score:
     """Those that speak for the watermark: green tokens, right answers."""
     chance: float
     """The share of hits that is expected without a watermark."""
+    parts: tuple[int, ...] = ()
+    """The hits of each part of a test that has parts, such as the attributes of an entity."""
     null: tuple[float, ...] = ()
     """z of the same things under marks that nobody has, in every test the same ones: as many as
     `Watermark.null_marks`; `test_texts` gives none. What tests of several models say alike, it says

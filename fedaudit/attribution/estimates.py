@@ -65,6 +65,8 @@ class Estimates:
     """How many numbers an update has."""
     asked: str = ""
     """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
+    noted: str = ""
+    """The SHA-256 of the published commitments that the server noted with the first sum."""
     rounds: tuple[RoundEstimates, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every adapter file named here."""

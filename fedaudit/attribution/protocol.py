@@ -1,5 +1,6 @@
 """FedAttr's protocol with all parties in one process: sums, tests of estimates, the decision."""
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ def run_protocol(
 ) -> ProtocolResult:
     """Ask for sums, test the estimates, decide, and simulate federations like this one."""
     request = resolved.request
+    _note_test(plan, resolved)
     scores, sum_seconds = _score_estimates(plan, resolved, pool, watch)
     of_rounds = {number: design.combinations for number, design in plan.designs.items()}
     shares = known_designs.estimate_shares(scores, of_rounds, plan.weights)
@@ -84,6 +86,24 @@ def run_protocol(
             *report.protocol_limits(committed.decision, plan, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
         ),
+    )
+
+
+def _note_test(plan: SumPlan, resolved: ResolvedRequest) -> None:
+    """Note in the ledger that sums were asked for, so that later commitments count as late."""
+    facts = {
+        "designs": [ledger.design_of(plan, number) for number in sorted(plan.designs)],
+        "marks": commitment.commitment_digests(resolved.marks),
+        "alpha": resolved.request.alpha,
+        "threshold": resolved.request.threshold,
+    }
+    ledger.add_note(
+        resolved.federation.path,
+        ledger.TESTED,
+        estimation.identity(resolved.federation),
+        hashlib.sha256(commitments.canonical(facts)).hexdigest(),
+        sorted(plan.designs),
+        resolved.commitments,
     )
 
 

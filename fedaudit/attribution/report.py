@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.progress import Progress, no_progress
@@ -20,9 +19,10 @@ from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.round_designs import SHARED
-from fedaudit.attribution.server.sum_plan import SumPlan
+from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
 from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import run_id
+from fedaudit.metrics.attribution import stouffer
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
@@ -186,12 +186,6 @@ def protocol_limits(
             "nobody is flagged: either nobody trained on these marks, or too little of them "
             "shows, or the keys are not the right ones"
         )
-    if decision.tests:
-        least = median(t.detectable for t in decision.tests)
-        limits.append(
-            f"a client whose Z is {least:.1f} on average is flagged with 90 % probability, if no "
-            "other client shows the mark"
-        )
     if plan:
         limits += [*plan.notes, *dry_run.describe_sums(plan)]
     if plan and plan.aggregator.merges_each_round:
@@ -203,7 +197,8 @@ def protocol_limits(
         exposures = plan.exposures()
         exposed = [number for number, e in exposures.items() if e.determined]
         if not exposed:
-            limits.append("no client's update is determined by a round's sums together")
+            worst = min(exposures.values(), key=lambda e: e.least_hidden[1])
+            limits.append(describe_hidden(worst))
         else:
             first = exposures[exposed[0]]
             limits.append(
@@ -225,7 +220,8 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
     if nulls := max((t.nulls for t in decision.tests), default=0):
         yield (
             f"Z is compared with {nulls} marks that nobody has, tested on the same models, where "
-            "the mark's plugin draws some: this accounts for what models repeat"
+            "the mark's plugin draws some: this accounts for what models repeat; they support "
+            f"p-values down to {stouffer.supported_p_value(nulls):.1g}"
         )
     for mark in dict.fromkeys(t.mark for t in decision.tests if isfinite(t.tail_degrees)):
         degrees = min(t.tail_degrees for t in decision.tests if t.mark == mark)
@@ -240,6 +236,11 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
             f"{'the sets' if sets_known else 'how the sets are drawn'} and how strongly the "
             "others show the mark; a test that answers in full from less than 0.35 of another "
             "client's update may accuse somebody innocent more often"
+        )
+    if decision.tests and sets_known:
+        yield (
+            "a test that answers to a negative share of another client's update as to a positive "
+            "one would accuse somebody innocent in about a tenth of federations"
         )
     if decision.tests and max(len(t.rounds) for t in decision.tests) == 1:
         yield (

@@ -42,7 +42,8 @@ def bundle(run, tmp_path, monkeypatch, template, tmp_path_factory):
     assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
     small = ("--others", 3, "--queries", 4, "--threshold", 3)
     words = ("estimate", "--rounds", fed.path, "--out", "est", *small, "--quiet")
-    assert run("attribute", *words).code == 0
+    printed = run("attribute", *words).out
+    Path("server.txt").write_text(printed.split("SHA-256 of estimates.json: ")[1][:64])
     score(run)
     assert decide(run, "--commitments", "public.json").code == 1
     assert pack(run).code == 0
@@ -64,8 +65,12 @@ def pack(run, report="o", out="b", commitments=("--commitments", "public.json"))
     return run("attribute", "bundle", *BUNDLE, report, "--out", out, *commitments)
 
 
-def verify(run, *more, bundle="b"):
-    return run("attribute", "verify", bundle, *ALONE, *more)
+def verify(run, *more, bundle="b", informed=True):
+    """Verify with what the server printed and the commitments received before training."""
+    known = ("--estimates-sha256", Path("server.txt").read_text()) if informed else ()
+    if informed and "--commitments" not in more and (Path(bundle) / "commitments.json").exists():
+        known = (*known, "--commitments", "public.json")
+    return run("attribute", "verify", bundle, *ALONE, *known, *more)
 
 
 def rewrite(path, change):
@@ -136,7 +141,7 @@ def test_commitments_that_a_decision_did_not_count_are_refused(run, bundle):
     assert not Path("c").exists()
     assert pack(run, "p", "c", ()).code == 0
     done = verify(run, bundle="c")
-    assert done.code == 0
+    assert done.code == 7
     assert "not checked: commitments as published (the bundle has no commitments.json)" in done.out
     done = verify(run, *given, bundle="c")
     assert done.code == 1
@@ -231,7 +236,10 @@ def test_marks_that_are_not_tested_have_no_commitments(run, bundle):
 
 def test_the_accuseds_own_commitments_are_compared(run, bundle):
     digest = sha256(Path("public.json"))
-    assert f"the bundle's own file, 1 of SHA-256 {digest}" in verify(run).out
+    done = verify(run, informed=False)
+    assert done.code == 7
+    assert f"the bundle's own file, 1 of SHA-256 {digest}" in done.out
+    assert '"fed_attr: 1 of 7 clients is flagged: c1 (mark m0, ' in done.out
     done = verify(run, "--commitments", "public.json")
     assert done.code == 0
     assert "same: commitments as published (1)" in done.out
@@ -431,14 +439,127 @@ def test_an_estimate_that_was_left_out_is_named(run, bundle):
         "c0 in 2" in limits
     )
     assert pack(run).code == 0
-    assert verify(run).code == 0
+    [line] = differing(verify(run))
+    assert line.startswith("estimates as the server handed them over (SHA-256 ")
     for folder in ("b", "o"):
         shutil.rmtree(folder)
     assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
     assert pack(run).code == 0
     done = verify(run, "--log", "est.log.json")
     assert done.code == 1
-    assert differing(done) == ["estimates that the log tells of (without scores: c0 in round 2)"]
+    assert differing(done)[1:] == [
+        "estimates that the log tells of (without scores: c0 in round 2)"
+    ]
+
+
+# forgeries that agree with themselves: everything after them is computed anew
+
+
+def exchange_names(table):
+    for record in table["rounds"]:
+        names = {e["client"]: e for e in record["estimates"]}
+        names["c1"]["client"], names["c2"]["client"] = "c2", "c1"
+
+
+def leave_out_round(table):
+    table["rounds"] = table["rounds"][1:]
+    table["files"] = {n: d for n, d in table["files"].items() if not n.startswith("001/")}
+
+
+def each_round(**settings):
+    return rounds(lambda record: record.update(settings))
+
+
+def weaken(table):
+    for record in table["rounds"]:
+        record.update(others=0, pairs=0, limit=0.0)
+        for estimate in record["estimates"]:
+            estimate["strength"] = 0.01
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        exchange_names,
+        leave_out_round,
+        leave_out,
+        lambda table: table.update(run="0" * 16),
+        lambda table: table.update(asked="2100-01-01T00:00:00+00:00"),
+        lambda table: table.update(noted="1" * 64),
+        lambda table: table.update(dimension=8),
+        lambda table: table["clients"].append("c9"),
+        each_round(limit=0.2),
+        each_round(pairs=50),
+        weaken,
+    ],
+)
+def test_estimates_that_the_owner_rewrote_are_not_the_servers(run, bundle, forge):
+    rewrite("est/estimates.json", forge)
+    for path in ("s.json", "b/commitments.json"):
+        Path(path).unlink()
+    score(run)
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    decide(run, "--commitments", "public.json")
+    assert pack(run).code == 0
+    assert verify(run, informed=False).code == 7
+    done = verify(run)
+    assert done.code == 1
+    assert "estimates as the server handed them over" in "".join(differing(done))
+    words = ("attribute", "verify", "b", *ALONE, "--commitments", "public.json")
+    assert run(*words, "--log", "est.log.json").code in (1, 3)
+
+
+def test_scores_that_nobody_can_check_accuse_nobody(run, bundle):
+    handmade.marks(Path("marks.json"), count=2)
+    for name in ("s.json", "public.json"):
+        Path(name).unlink()
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    rewrite("public.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
+    score(run)
+
+    def make_up(record):
+        record["clients"]["c3"]["m1"].update(z=60.0)
+
+    rewrite("s.json", rounds(make_up))
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    given = ("--commitments", "public.json")
+    assert decide(run, *given).code == 1
+    assert pack(run, commitments=(*given, "--mark", "m0")).code == 0
+    done = verify(run)
+    assert done.code == 7
+    assert "not checked: accusation of c3, by the opened marks alone" in done.out
+    assert "same: accusation of c1, by the opened marks alone" in done.out
+    assert "same: verdict" not in done.out
+    assert "same: Z of c3" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("bundle.json", lambda table: table.update(run="0" * 16)),
+        ("bundle.json", lambda table: table.update(rounds=[1])),
+        ("bundle.json", lambda table: table["clients"].pop()),
+        ("bundle.json", lambda table: table["settings"].update(alpha=0.001)),
+        ("bundle.json", lambda table: table.update(estimates="0" * 64)),
+        ("scores.json", rounds(lambda r: r["clients"]["c2"]["m0"].update(z=30.0))),
+        ("scores.json", rounds(lambda r: r["reference"]["m0"].update(z=-30.0))),
+        ("scores.json", rounds(lambda r: r["clients"]["c1"]["m0"].update(null=[0.1] * 64))),
+        ("report.json", lambda table: table["run"]["config"].update(alpha=0.05)),
+        ("report.json", lambda table: table["run"]["config"].update(threshold=1.0)),
+        ("report.json", drop_finding),
+        ("report.json", rename_finding),
+        ("report.json", drop_limits),
+        ("commitments.json", lambda table: table["commitments"][0].update(sha256="2" * 64)),
+        ("commitments.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00")),
+    ],
+)
+def test_every_field_that_a_forger_can_write_is_compared(run, bundle, name, change):
+    rewrite(f"b/{name}", change)
+    if name != "bundle.json":
+        rehash(name)
+    assert verify(run).code in (1, 3)
 
 
 # reports and bundle.json

@@ -55,7 +55,9 @@ class NullDistribution:
     @property
     def degrees_of_freedom(self) -> float:
         """The degrees of freedom of Student's t for Z by chance; 0 for the standard normal."""
-        return min(self.marks, self.tail_degrees)
+        if not self.marks:
+            return 0
+        return min(self.marks, self.tail_degrees, stouffer.supported_degrees(self.marks))
 
     @cached_property
     def spread(self) -> float:
@@ -71,7 +73,18 @@ class NullDistribution:
         return np.asarray(total / math.sqrt(len(self.null)))
 
     def p_value(self, z: float) -> float:
-        """Return how often an innocent client's Z is at least `z`, or an upper bound on that."""
+        """Return how often an innocent client's Z is at least `z`, or an upper bound on that.
+
+        Below what the null marks support, it is no less than with the heaviest tails considered.
+        """
+        p = self.extrapolated_p_value(z)
+        if not self.marks:
+            return p
+        heaviest = stouffer.null_p_value(z, self.spread, stouffer.HEAVIEST)
+        return max(p, min(stouffer.supported_p_value(self.marks), heaviest))
+
+    def extrapolated_p_value(self, z: float) -> float:
+        """Return `p_value` without the bound of what the null marks support."""
         if self.leak_distributions:
             p = self._largest_tail(self.leak_distributions, z)
             if self.without_sets:  # the smaller one of two p-values, by Bonferroni
@@ -112,7 +125,7 @@ class NullDistribution:
         """Return Z after each round, as the standard normal quantile of the same p-value.
 
         Only chance is considered, not other clients' marked documents. The tails are those of all
-        rounds together.
+        rounds together, and without the bound of what null marks support.
         """
         running = stouffer.running_z(scores)
         if not len(self.null):
@@ -122,7 +135,7 @@ class NullDistribution:
             for count in range(len(running))
         )
         return [
-            stouffer.normal_quantile(chance.p_value(z))
+            stouffer.normal_quantile(chance.extrapolated_p_value(z))
             for chance, z in zip(upto, running, strict=True)
         ]
 

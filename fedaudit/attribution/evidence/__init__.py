@@ -8,10 +8,12 @@
   and the decision.
 * `decision_rows`: Rows of a decision, checked against the scores as far as possible without the
   sets of sums.
+* `opened_marks`: What of a decision can be checked where a bundle opens only some of the marks.
 * `report_comparison`: The report of a bundle, compared with what follows from its scores.
 * `report_file`: A report of `attribute decide` on disk, as it is in a bundle and needed for a
   verification.
 * `score_comparison`: The scores of a bundle, compared with those that its estimates and marks give.
+* `source`: A bundle's estimates, compared with what the server says that it handed over.
 * `verification`: An attribution checked by somebody else: everything after the estimates is
   computed again.
 """

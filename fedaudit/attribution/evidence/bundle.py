@@ -46,6 +46,13 @@ class Bundle:
     """bundle.json."""
 
     schema_version: str = SCHEMA_VERSION
+    run: str = ""
+    rounds: tuple[int, ...] = ()
+    clients: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of the decision: alpha, tau (threshold), and what it was given."""
+    estimates: str = ""
+    """The SHA-256 of estimates.json, which the server printed."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file of the bundle."""
 
@@ -117,7 +124,14 @@ def _write(
     for name, path in single.items():
         if path is not None:
             shutil.copyfile(path, folder / name)
-    bundle = Bundle(files={n: sha256(folder / n) for n in sorted(files_below(folder))})
+    bundle = Bundle(
+        run=estimates.run,
+        rounds=tuple(r.round for r in estimates.rounds),
+        clients=estimates.clients,
+        settings=report_file.decision_settings(report_file.read(parts.report)),
+        estimates=sha256(folder / ESTIMATES / estimates_file.NAME),
+        files={n: sha256(folder / n) for n in sorted(files_below(folder))},
+    )
     atomic_text(folder / NAME, json.dumps(asdict(bundle), indent=2) + "\n")
     return bundle
 

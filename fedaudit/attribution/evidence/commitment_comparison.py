@@ -1,7 +1,7 @@
 """The commitments of a bundle, compared with the published ones, the marks and the decision."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit.api.watermark import Mark
@@ -31,14 +31,20 @@ class CommitmentFiles:
 
 
 def compare_commitments(
-    files: CommitmentFiles, marks: Sequence[Mark], scores: Scores, *, committed: bool
+    files: CommitmentFiles,
+    marks: Sequence[Mark],
+    scores: Scores,
+    *,
+    committed: bool,
+    rests: str,
 ) -> Iterator[Check]:
     """Yield checks of the commitments against published ones, the decision and the opened marks.
 
-    `committed` says whether the decision was made with commitments. Raises InputError for files
+    `committed` says whether the decision was made with commitments; `rests` is the sentence that
+    rests on the keys having been fixed beforehand. Raises InputError for files
     without commitments.
     """
-    yield _compare_published(files)
+    yield _compare_published(files, scores, rests)
     if files.trusted and not committed:
         why = "it was made without them, so unopened ones do not count as tests"
         yield Check(state="differs", kind="decision", name="by commitments", why=why)
@@ -46,22 +52,25 @@ def compare_commitments(
     yield from _check_marks(marks, scores, {e.id: e for e in entries}, files.trusted)
 
 
-def _compare_published(files: CommitmentFiles) -> Check:
+def _compare_published(files: CommitmentFiles, scores: Scores, rests: str) -> Check:
     check = Check(state="not checked", kind="commitments", name=PUBLISHED)
     if files.bundled is None:
         why = f"the bundle has no {commitments_file.NAME}"
         return Check(
             state="differs" if files.published else "not checked",
-            kind=check.kind, name=check.name, why=why,
+            kind=check.kind, name=check.name, why=why, rests="" if files.published else rests,
         )  # fmt: skip
     bundled = commitments_file.read(files.bundled)
     count = len(bundled.commitments)
+    if files.published is None and sha256(files.bundled) == scores.noted:
+        why = f"{count:,}, as the server noted them with the first sum, by the estimates"
+        return Check(state="same", kind=check.kind, name=check.name, why=why)
     if files.published is None:
         why = (
             f"the bundle's own file, {count:,} of SHA-256 {sha256(files.bundled)}: give with "
             "--commitments the one that you received before training"
         )
-        return Check(state="not checked", kind=check.kind, name=check.name, why=why)
+        return replace(check, why=why, rests=rests)
     published = commitments_file.read(files.published)
     odd = _differences(_digests(bundled), _digests(published))
     if not odd and bundled == published:

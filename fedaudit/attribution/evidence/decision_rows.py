@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution.decision.known_designs import CONTRIBUTION
-from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.evidence import commitment, report_file
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import Scores, score_differences
 from fedaudit.audit.verification.report import Check, State
@@ -25,7 +25,13 @@ def check_without_sets(
     `again` is a report of the same scores by a decision without the sets.
     """
     why = "no bundle has it: give it with --log"
-    yield Check(state="not checked", kind="decision", name="with the server's log of sums", why=why)
+    yield Check(
+        state="not checked",
+        kind="decision",
+        name="with the server's log of sums",
+        why=why,
+        rests=report_file.accusation(report),
+    )
     old, new = ([row for row in r["measurements"] if not _needs_sets(row)] for r in (report, again))
     why = f"{len(old):,} bit for bit" if old == new else ""
     yield Check(
@@ -36,15 +42,23 @@ def check_without_sets(
     yield _check_limits(report, scores, public)
 
 
-def check_statistics(report: Row, scores: Scores, clients: Sequence[str]) -> Iterator[Check]:
-    """Yield whether the report's Z of each of `clients` follows from the scores, bit for bit."""
+def check_statistics(
+    report: Row, scores: Scores, clients: Sequence[str], opened: Sequence[str]
+) -> Iterator[Check]:
+    """Yield whether the report's Z of each of `clients` follows from the scores, bit for bit.
+
+    Under a mark that is not opened, the scores themselves are not checked, and neither is Z.
+    """
     rows = [row for row in report["measurements"] if _is_statistic(row)]
     for client in clients:
         stated = [row for row in rows if row["scope"]["client"] == client]
         for row in stated:
             mark, (z, n) = row["scope"]["mark"], _statistic(scores, row)
             name, why = f"of {client}, mark {mark}", f"{z!r} over {n} rounds"
-            yield Check(state=state_of(z == row["value"]), kind="Z", name=name, why=why)
+            state = state_of(z == row["value"])
+            if state == "same" and mark not in opened:
+                state, why = "not checked", "the mark is not opened"
+            yield Check(state=state, kind="Z", name=name, why=why)
         if not stated and any(client in r.clients for r in scores.rounds):
             yield Check(state="differs", kind="Z", name=f"of {client}", why="the report has none")
 

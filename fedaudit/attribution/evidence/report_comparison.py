@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,20 +31,25 @@ def compare_report(
     the log, a decision made with the sets is checked only in what does not depend on them.
     """
     config = report_file.settings(report)
-    again = json.loads(json.dumps(_decide_again(config, scores, path, public, log)))
+    given = log if config["sets_known"] else None
+    again = json.loads(json.dumps(_decide_again(config, scores, path, public, given)))
     hashes = [row["sha256"] for row in report["data"]]
     yield Check(state=state_of(sha256(path) in hashes), kind="report", name="is about these scores")
     lacks_log = bool(config["sets_known"]) and log is None
-    if log is not None:
-        same = sha256(log) in hashes
+    if given is not None:
+        same = sha256(given) in hashes
         yield Check(state=state_of(same), kind="report", name="is about this log")
+    if log is not None:
         yield _check_completeness(scores, log)
     yield from _compare_header(report, again, lacks_log=lacks_log)
     if lacks_log:
         yield from decision_rows.check_without_sets(report, again, scores, public)
     else:
         yield from _compare_sections(report, again)
-    yield _check_verdict(report)
+    check = _check_verdict(report)
+    if lacks_log and check.state == "same":
+        check = replace(check, state="not checked", why="it follows from the report's own rows")
+    yield check
 
 
 def _decide_again(

@@ -44,3 +44,14 @@ def read(path: Path) -> dict[str, Any]:
 def settings(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a report's decision, with `DEFAULTS` for those it does not state."""
     return {**DEFAULTS, **report["run"]["config"]}
+
+
+def decision_settings(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings on which a report's decision depends."""
+    return {name: settings(report)[name] for name in KINDS}
+
+
+def accusation(report: Mapping[str, Any]) -> str:
+    """Return the sentence of a report that says who is flagged, or that nobody is."""
+    reasons = report["verdict"].get("reasons") or [f"verdict {report['verdict']['status']}"]
+    return str(reasons[0])

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
-from fedaudit.attribution.evidence import bundle, decision_rows, report_file
+from fedaudit.attribution.evidence import bundle, decision_rows, opened_marks, report_file
 from fedaudit.attribution.evidence.commitment_comparison import (
     CommitmentFiles,
     compare_commitments,
@@ -16,6 +16,7 @@ from fedaudit.attribution.evidence.commitment_comparison import (
 from fedaudit.attribution.evidence.decision_rows import state_of
 from fedaudit.attribution.evidence.report_comparison import compare_report
 from fedaudit.attribution.evidence.score_comparison import compare_scores
+from fedaudit.attribution.evidence.source import ServerEvidence, check_source
 from fedaudit.attribution.owner import detection, scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.audit.verification.report import Check
@@ -30,13 +31,17 @@ def verify_bundle(
     client: str = "",
     log: Path | None = None,
     commitments: Path | None = None,
+    estimates_sha256: str = "",
     progress: Progress = no_progress,
 ) -> Iterator[Check]:
-    """Yield the checks of a bundle: files, commitments, scores, decision, and clients' Z.
+    """Yield the checks of a bundle: files, estimates, commitments, scores, decision, clients' Z.
 
     Z is checked for the flagged clients and for a client that is named. `log` is the server's log
-    of sums; without it, a decision that used it can be checked only in part. `commitments` are
-    those that another party received before training; without them, the bundle's own are used.
+    of sums, from the server; without it, a decision that used it can be checked only in part.
+    `estimates_sha256` is what the server printed with the estimates. `commitments` are those that
+    another party received before training; without them, the bundle's own are used. A check that
+    is "not checked" and has `rests` leaves the accusation open.
+
     Scores are computed with the base model and compared bit for bit. Raises InputError for an
     incomplete bundle, UsageError for a client that was not tested.
     """
@@ -52,21 +57,28 @@ def verify_bundle(
         raise unknown_name_error("client", client, scores.clients)
     if strangers := [mark.id for mark in marks if mark.id not in scores.marks]:
         raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
-    if log and not config["sets_known"]:
-        raise UsageError("This decision was made without the server's log: leave --log out.")
+    rests = report_file.accusation(report)
     if log:
         existing_path(log, "file")
     public = folder / bundle.COMMITMENTS if bundle.COMMITMENTS in contents.files else None
     if config["committed"] and public is None:
         raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
     files = CommitmentFiles(bundled=public, published=commitments)
-    yield from compare_commitments(files, marks, scores, committed=config["committed"])
+    source = ServerEvidence(log=log, sha256=estimates_sha256)
+    yield from check_source(contents, folder, estimates, report, source)
+    yield from compare_commitments(files, marks, scores, committed=config["committed"], rests=rests)
     yield from _check_issued(marks)
     again = scoring.score(folder / bundle.ESTIMATES, estimates, marks, pool, progress=progress)
-    yield from compare_scores(scores, again, [mark.id for mark in marks])
-    yield from compare_report(report, scores, folder / bundle.SCORES, public, log)
+    opened = [mark.id for mark in marks]
+    yield from compare_scores(scores, again, opened)
+    checks = compare_report(report, scores, folder / bundle.SCORES, public, log)
+    if len(opened) == len(scores.marks):
+        yield from checks
+    else:
+        yield from opened_marks.withhold(checks, [m for m in scores.marks if m not in opened])
+        yield from opened_marks.check_accusations(report, scores, opened, public, log)
     clients = [*decision_rows.flagged_clients(report), *([client] if client else [])]
-    yield from decision_rows.check_statistics(report, scores, list(dict.fromkeys(clients)))
+    yield from decision_rows.check_statistics(report, scores, list(dict.fromkeys(clients)), opened)
 
 
 def _check_files(contents: bundle.Bundle, folder: Path) -> Iterator[Check]:

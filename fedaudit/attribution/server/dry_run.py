@@ -8,7 +8,7 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
 from fedaudit.attribution.server.round_designs import SHARED
-from fedaudit.attribution.server.sum_plan import SumPlan
+from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.sum_leakage import leakage_bits
 
@@ -109,9 +109,20 @@ def describe_exposure(plan: SumPlan) -> list[str]:
                 f"{exposure.queries_until_determined} sums"
             )
         else:
-            line += ". No client's update is determined by them"
-        result.append(f"{line}.")
-    return result
+            line += ". No client's update follows exactly from them"
+        result.append(f"{line}; {describe_hidden(exposure)}.")
+    return [*result, *_over_rounds(plan)]
+
+
+def _over_rounds(plan: SumPlan) -> Iterator[str]:
+    """Yield what the sums of all rounds together tell, if clients repeat their updates."""
+    if len(plan.designs) > 1:
+        client, hidden = plan.hidden_over_rounds()
+        yield (
+            "Over the rounds nothing adds up where a client's updates of different rounds are "
+            f"unlike; if every client sent the same update in each, {1 - hidden:.0%} of the "
+            f"variance of {client}'s could be told."
+        )
 
 
 def _addition(plan: SumPlan, dimension: int) -> float:

@@ -18,7 +18,7 @@ from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstim
 from fedaudit.attribution.server import ledger, sums_log
 from fedaudit.attribution.server.masks import masks
 from fedaudit.attribution.server.sum_plan import SumPlan
-from fedaudit.federation import adapters, secure_sums
+from fedaudit.federation import adapters, commitments, secure_sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
 from fedaudit.metrics.attribution import subset_design
@@ -96,7 +96,24 @@ def estimate(
         )
         estimates_folder.write(estimates, out)
         progress(done + 1, len(remaining_rounds))
+    if recorded and (out / estimates_folder.NAME).exists():
+        _hand_over(plan, estimates, out, log, logs)
     return estimates, time.perf_counter() - began
+
+
+def _hand_over(plan: SumPlan, estimates: Estimates, out: Path, log: Path, logs: list[Any]) -> None:
+    """Note the SHA-256 of estimates.json in the ledger and in the log, for whoever doubts it."""
+    digest, folder = sha256(out / estimates_folder.NAME), plan.federation.path
+    ledger.add_note(
+        folder,
+        ledger.HANDED_OVER,
+        estimates.run,
+        digest,
+        [r.round for r in estimates.rounds],
+        folder / commitments.NAME,
+    )
+    earlier = [d for d in sums_log.handed_over(log) if d != digest]
+    sums_log.write(logs, log, estimates.run, [*earlier, digest])
 
 
 def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
@@ -131,7 +148,16 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
         else {},
         dimension=0,
         asked=ledger.first_request(federation, run),
+        noted=_noted_commitments(federation, run),
     )
+
+
+def _noted_commitments(federation: Federation, run: str) -> str:
+    """Return the SHA-256 of the commitments at the first sum: noted before, or in the folder."""
+    if ledger.read(federation.path) or ledger.notes(federation.path, ledger.TESTED, run):
+        return ledger.noted_commitments(federation.path, run)
+    public = federation.path / commitments.NAME
+    return sha256(public) if public.is_file() else ""
 
 
 def _estimate_round(

@@ -9,11 +9,12 @@ where a log of sums names the entry.
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server import simulation_report
@@ -84,11 +85,53 @@ class LedgerEntry:
         return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerNote:
+    """Something else that happened with a federation's sums, in one line of the ledger."""
+
+    event: str
+    """HANDED_OVER, or TESTED by `attribute --rounds`."""
+    run: str
+    time: str
+    """By the server's clock."""
+    sha256: str
+    """The SHA-256 of estimates.json, or of the designs, marks and settings of a test."""
+    rounds: tuple[int, ...]
+    commitments: str = ""
+    """The SHA-256 of the commitments at that time."""
+    previous: str = ""
+    hash: str = ""
+
+    def table(self) -> dict[str, Any]:
+        """Return the note as it is written."""
+        return asdict(self)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of this note without its field `hash`."""
+        return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
+
+
+HANDED_OVER, TESTED = "handed over", "tested"
+
+
 def read(folder: Path) -> tuple[LedgerEntry, ...]:
-    """Return the entries of a federation's ledger after checking the chain; none without a ledger.
+    """Return the rounds in a federation's ledger after checking the chain; none without a ledger.
 
     Raises InputError for a ledger that was changed.
     """
+    return tuple(line for line in _read_lines(folder) if isinstance(line, LedgerEntry))
+
+
+def notes(folder: Path, event: str, run: str) -> list[LedgerNote]:
+    """Return what else the ledger notes of a run, after checking the chain."""
+    return [
+        line
+        for line in _read_lines(folder)
+        if isinstance(line, LedgerNote) and (line.event, line.run) == (event, run)
+    ]
+
+
+def _read_lines(folder: Path) -> tuple[LedgerEntry | LedgerNote, ...]:
     path = folder / NAME
     try:
         text = read_regular(path).decode("utf-8")
@@ -96,7 +139,7 @@ def read(folder: Path) -> tuple[LedgerEntry, ...]:
         return ()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from None
-    entries: list[LedgerEntry] = []
+    entries: list[LedgerEntry | LedgerNote] = []
     for number, line in enumerate(text.splitlines(), 1):
         entry = _entry(line, number, path)
         try:
@@ -113,10 +156,14 @@ def read(folder: Path) -> tuple[LedgerEntry, ...]:
     return tuple(entries)
 
 
-def _entry(line: str, number: int, path: Path) -> LedgerEntry:
+def _entry(line: str, number: int, path: Path) -> LedgerEntry | LedgerNote:
     try:
         table = json.loads(line)
-        entry = build(LedgerEntry, table, f"entry {number}")
+        entry = (
+            build(LedgerNote, table, f"entry {number}")
+            if "event" in table
+            else build(LedgerEntry, table, f"entry {number}")
+        )
         if entry.table().keys() == table.keys():
             return entry
     except (ValueError, TypeError, RecursionError, UsageError):
@@ -128,25 +175,64 @@ def first_request(federation: Federation, run: str) -> str:
     """Return when a federation's first sum was asked for, by its files; now if none was.
 
     Stored sums were asked for while the federation ran, so its start time is returned for them, or
-    "" if no file states it.
+    "" if no file states it. A test by `attribute --rounds` asks for sums, too.
     """
     if any(r.sums for r in federation.manifest.rounds):
         return simulation_report.start_time(federation)
-    times = [
-        (time, entry.asked)
-        for entry in read(federation.path)
-        if entry.run == run and (time := commitments.parse_time(entry.asked))
-    ]
+    lines = (line for line in _read_lines(federation.path) if line.run == run)
+    asked = [line.asked if isinstance(line, LedgerEntry) else line.time for line in lines]
+    times = [(time, text) for text in asked if (time := commitments.parse_time(text))]
     return min(times)[1] if times else _now()
 
 
 def noted_commitments(folder: Path, run: str) -> str:
-    """Return the SHA-256 of the commitments that lay in a federation's folder at the first sum.
+    """Return the SHA-256 of the commitments that the ledger noted with the first sum.
 
     The result is empty without a ledger, or if there were no commitments.
     """
-    noted = (entry.commitments for entry in read(folder) if entry.run == run)
-    return next(filter(None, noted), "")
+    first = next((line for line in _read_lines(folder) if line.run == run), None)
+    return first.commitments if first else ""
+
+
+def add_note(
+    folder: Path, event: str, run: str, digest: str, rounds: Sequence[int], public: Path | None
+) -> None:
+    """Append a note to a federation's ledger, unless its last note of that event is the same.
+
+    `public` are the commitments in use. Raises InputError if the ledger cannot be written.
+    """
+    last = notes(folder, event, run)
+    note = LedgerNote(
+        event=event,
+        run=run,
+        time=_now(),
+        sha256=digest,
+        rounds=tuple(rounds),
+        commitments=sha256(public) if public and public.is_file() else "",
+    )
+    if last and replace(last[-1], time="", previous="", hash="") == replace(note, time=""):
+        return
+    with _writing(folder) as entries:
+        _append(folder, entries, note)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[tuple[LedgerEntry | LedgerNote, ...]]:
+    """Keep other processes from writing to the ledger, and yield its lines."""
+    wait = f"Another process is writing to {folder / NAME}; wait until it has finished."
+    with locked(folder, wait, of=NAME):
+        yield _read_lines(folder)
+
+
+_Line = TypeVar("_Line", LedgerEntry, LedgerNote)
+
+
+def _append(folder: Path, lines: Sequence[LedgerEntry | LedgerNote], new: _Line) -> _Line:
+    new = replace(new, previous=lines[-1].hash if lines else "")
+    new = replace(new, hash=new.digest())
+    text = [json.dumps(line.table(), allow_nan=False) + "\n" for line in (*lines, new)]
+    atomic_text(folder / NAME, "".join(text), mode=0o600)
+    return new
 
 
 def _now() -> str:
@@ -172,8 +258,9 @@ def check(plan: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEn
     for another design, and for a ledger that was changed or belongs to another run.
     """
     path = plan.federation.path / NAME
-    entries = read(plan.federation.path)
-    if any(e.run != run for e in entries):
+    lines = _read_lines(plan.federation.path)
+    entries = tuple(line for line in lines if isinstance(line, LedgerEntry))
+    if any(line.run != run for line in lines):
         raise InputError(f"{path} is the ledger of another run.")
     hashes = {e.hash for e in entries}
     for entry in logged:
@@ -200,17 +287,11 @@ def append_entry(
     for without an entry.
     """
     folder = plan.federation.path
-    wait = f"Another process is writing to {folder / NAME}; wait until it has finished."
-    with locked(folder, wait, of=NAME):
+    with _writing(folder) as lines:
         entries = check(replace(plan, designs={number: plan.designs[number]}), run)
         if existing := [e for e in entries if e.round == number]:
             return existing[0]
-        entry = _new(plan, number, run, strengths, size)
-        entry = replace(entry, previous=entries[-1].hash if entries else "")
-        entry = replace(entry, hash=entry.digest())
-        lines = [json.dumps(e.table(), allow_nan=False) + "\n" for e in (*entries, entry)]
-        atomic_text(folder / NAME, "".join(lines), mode=0o600)
-    return entry
+        return _append(folder, lines, _new(plan, number, run, strengths, size))
 
 
 def _new(

@@ -12,6 +12,7 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 Weights = Mapping[str, float]
+ROUNDING = 1e-9
 Kind = tuple[int, bool, float]
 """A round's number of participants, whether the sum over all is the round's own, and the ratio of
 the largest to the smallest weight in sums."""
@@ -86,13 +87,22 @@ def pairs(
     return {number: _draw_round(number, draw_pairs) for number in numbers}
 
 
+class ExposureError(UsageError):
+    """Shared sets, with the round's own sum, leave too little of an update hidden."""
+
+
 def shared(
-    manifest: Manifest, rules: Mapping[int, SharedSetsRule], seed: int, relative_weights: Weights
+    manifest: Manifest,
+    rules: Mapping[int, SharedSetsRule],
+    seed: int,
+    relative_weights: Weights,
+    hidden: float,
 ) -> dict[int, RoundDesign]:
     """Return the sets that each round's estimates share.
 
-    Raises UsageError if a client's update follows from the sums over these sets and the round's own
-    sum: drawing again in that case would make the distribution of the sets depend on the clients.
+    Raises ExposureError if the sums over these sets and the round's own sum leave less than the
+    share `hidden` of a client's update, in variance: drawing again in that case would make the
+    distribution of the sets depend on the clients.
     """
 
     def draw_shared(number: int) -> SharedDesign:
@@ -100,10 +110,12 @@ def shared(
         sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
         weights = {name: relative_weights[name] for name in participants}
         result = sum_leakage(sets.sets, rule.threshold, weights)
-        if result.determined:
-            raise UsageError(
+        client, left = result.least_hidden
+        if left < hidden * (1 - ROUNDING) or (hidden and result.determined):
+            raise ExposureError(
                 f"With the round's own sum, whose weights are the clients', {rule.sets} shared "
-                f"sets give away the update of {min(result.determined)}: ask for fewer (--sets)."
+                f"sets leave {left:.0%} of the variance of the update of {client} hidden, less "
+                f"than {hidden:.0%} (--hidden): ask for fewer (--sets)."
             )
         return SharedDesign(tuple(_in_order(manifest, number)), sets, rule)
 
@@ -114,7 +126,7 @@ def _draw_round(number: int, draw: Callable[[int], RoundDesign]) -> RoundDesign:
     try:
         return draw(number)
     except UsageError as error:
-        raise UsageError(f"Round {number}: {error}") from None
+        raise type(error)(f"Round {number}: {error}") from None
 
 
 def _in_order(manifest: Manifest, number: int) -> list[str]:

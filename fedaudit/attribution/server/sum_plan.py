@@ -2,8 +2,8 @@
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -13,16 +13,22 @@ from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.attribution.server import defaults, masks, set_selection, shared_defaults
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
+from fedaudit.attribution.server.set_selection import ExposureError
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import ChosenPlugin, Manifest
+from fedaudit.metrics.attribution import shared_rule
 from fedaudit.metrics.attribution.combinations import Members
-from fedaudit.metrics.attribution.sum_leakage import SumLeakage, sum_leakage
+from fedaudit.metrics.attribution.sum_leakage import SumLeakage, hidden_variances, sum_leakage
 
 WEIGHTINGS = ("equal", "size")
 """How updates enter a sum: as they are, or multiplied by their client's weight over the mean."""
+HIDDEN = 0.2
+"""The least share of an update's variance that shared sums leave hidden, unless named."""
+MOST_UNLIKE = 1.4
+"""The largest ratio of weights at which sums by size are tried."""
 LEAST_SHARE = 1e-12
 """The least weight over the mean that a sum can include: smaller ones are lost in rounding."""
 
@@ -66,6 +72,24 @@ class SumPlan:
         chosen = self.designs if rounds is None else rounds
         return {number: self._exposure(number, colluders) for number in chosen}
 
+    def hidden_over_rounds(self) -> tuple[str, float]:
+        """Return the least hidden client and its share if updates were the same in each round."""
+        import numpy as np
+
+        weights = client_weights(self.federation.manifest)
+        names = list(weights)
+        rows = [
+            [self.weights[n] if n in members else 0.0 for n in names]
+            for number in self.designs
+            for members in self.designs[number].sets
+        ]
+        for number in self.designs:
+            present = self.federation.manifest.rounds[number].participants
+            rows.append([weights[n] if n in present else 0.0 for n in names])
+        hidden = dict(zip(names, hidden_variances(np.array(rows)).tolist(), strict=True))
+        client = min(hidden, key=lambda name: (hidden[name], name))
+        return client, hidden[client]
+
     def _exposure(self, number: int, colluders: Sequence[str]) -> SumLeakage:
         """Return a round's exposure; the round's own sum is always over weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
@@ -77,6 +101,17 @@ class SumPlan:
             for client in self.federation.manifest.rounds[number].participants
         }
         return sum_leakage(sets[:-1], threshold, weights, colluders=colluders)
+
+
+def describe_hidden(exposure: SumLeakage) -> str:
+    """Return in one sentence how much of an update can be told from all sums of a round."""
+    client, hidden = exposure.least_hidden
+    return (
+        f"given all sums and the round's own, at most {1 - hidden:.0%} of the variance of "
+        f"{client}'s update can be told, the most of any client: the best linear reconstruction "
+        f"has a cosine of about {(1 - hidden) ** 0.5:.2f} with it, if updates are unlike each "
+        "other and of equal length"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +131,52 @@ class ProtocolConfig:
     weights: str = ""
     """How the sums are weighted, one of `WEIGHTINGS`."""
     seed: int | None = None
+    hidden: float | None = None
+    """The least share of every update's variance that shared sums must leave hidden."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def draw_sum_plan(
+    federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
+) -> SumPlan:
+    """Return a plan as `_draw_plan` does, with weights and sets that leave enough hidden.
+
+    Of shared sets, a default that does not leave `hidden` of every update's variance is replaced by
+    the nearest setting that does, and the plan's notes say so; a named setting is refused, and the
+    message names one that would do.
+    """
+    try:
+        return _draw_plan(federation, protocol_config, secret=secret)
+    except ExposureError as error:
+        named = protocol_config.sets is not None or bool(protocol_config.weights)
+        for config, setting in _safer(federation.manifest, protocol_config):
+            try:
+                plan = _draw_plan(federation, config, secret=secret)
+            except UsageError:
+                continue
+            if named:
+                raise UsageError(f"{error} {setting} would do.") from None
+            note = f"{setting} in place of the default: {error}"
+            return replace(plan, notes=(*plan.notes, note.removesuffix(".")))
+        raise UsageError(
+            f"{error} No number of shared sets leaves more: it takes more clients, a round "
+            "aggregated with equal weights, or a lower --hidden."
+        ) from None
+
+
+def _safer(fed_manifest: Manifest, config: ProtocolConfig) -> Iterator[tuple[ProtocolConfig, str]]:
+    """Yield settings of shared sets that reveal less, the nearest first, with their names."""
+    if _has_stored_sums(fed_manifest):
+        return
+    weights = client_weights(fed_manifest)
+    if max(weights.values()) / min(weights.values()) <= MOST_UNLIKE:
+        yield replace(config, weights="size", sets=None), "--weights size"
+    most = shared_rule.default_queries(len(weights), total_known=False)
+    for sets in range((config.sets or most) - 1, 1, -1):
+        yield replace(config, weights="equal", sets=sets), f"--sets {sets}"
+
+
+def _draw_plan(
     federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
 ) -> SumPlan:
     """Return a plan with newly drawn designs; no sum is asked for yet.
@@ -136,7 +213,11 @@ def draw_sum_plan(
         settings = set_selection.nearest(protocol, settings, fed_manifest, kinds)
     if protocol == SHARED:
         rules = shared_defaults.rules(settings, kinds)
-        designs = set_selection.shared(fed_manifest, rules, seed, relative)
+        stored = _has_stored_sums(fed_manifest)
+        floor = HIDDEN if protocol_config.hidden is None else protocol_config.hidden
+        designs = set_selection.shared(
+            fed_manifest, rules, seed, relative, 0.0 if stored else floor
+        )
     else:
         designs = set_selection.pairs(fed_manifest, chosen, settings, seed, design_shares)
     rule = manifest.chosen_plugin(fed_manifest, "aggregation")

@@ -58,7 +58,24 @@ def asked_entries(logs: Sequence[Any]) -> list[Any]:
     return [e for e in logs if e.get("ledger") or e["round"] not in asked_rounds]
 
 
-def write(rounds: Sequence[Any], log: Path, run: str) -> None:
-    """Write the log, for the server alone."""
-    table = {"run": run, "queries": sum(entry["queries"] for entry in rounds), "rounds": rounds}
+def handed_over(log: Path) -> list[str]:
+    """Return the SHA-256 of each estimates.json that the server handed over; the last one is last.
+
+    Logs of earlier versions have none. The log must be one that `read` accepts.
+    """
+    table = read_json(log, "") if log.exists() else {}
+    digests = table.get("estimates", [])
+    return [d for d in digests if isinstance(d, str)] if isinstance(digests, list) else []
+
+
+def write(
+    rounds: Sequence[Any], log: Path, run: str, estimates: Sequence[str] | None = None
+) -> None:
+    """Write the log, for the server alone; without `estimates`, those in the file are kept."""
+    table = {
+        "run": run,
+        "queries": sum(entry["queries"] for entry in rounds),
+        "estimates": handed_over(log) if estimates is None else list(estimates),
+        "rounds": rounds,
+    }
     atomic_text(log, json.dumps(table, indent=2) + "\n", mode=0o600)

@@ -31,11 +31,14 @@ class Check:
     """For example "verdict", "adapter" or "data"."""
     name: str
     why: str = ""
+    rests: str = ""
+    """The sentence of the report that rests on this statement, where one does."""
     digest: Mapping[str, str] = field(default_factory=dict)
     """The digest that was recomputed or that the report states, under its in-toto name."""
 
     def __str__(self) -> str:
-        return f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
+        text = f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
+        return f'{text}; "{self.rests}" rests on it' if self.rests else text
 
 
 def verify_report(report: Report, folder: Path, root: Path | None = None) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
 from fedaudit.cli.attribution.sums_options import (
     Colluding,
     DryRun,
+    Hidden,
     Limit,
     Others,
     Protocol,
@@ -106,6 +107,7 @@ def attribute(
     queries: Queries = None,
     sets: Sets = None,
     limit: Limit = None,
+    hidden: Hidden = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
     weights: Weights = "",
@@ -143,7 +145,18 @@ def attribute(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
     rounds = sums_options.native(rounds, quiet=quiet)
-    chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
+    chosen = (
+        protocol,
+        others,
+        queries,
+        sets,
+        limit,
+        threshold,
+        secure_aggregation,
+        weights,
+        seed,
+        hidden,
+    )
     request = requests.AttributionRequest(
         rounds=rounds,
         watermark=watermark,

@@ -15,7 +15,7 @@ from fedaudit.cli.options import (
 )
 
 UNDECIDED = 7
-"""The exit code where nothing differs, and the decision itself could not be checked."""
+"""The exit code where nothing differs, and what the accusation rests on was not all checked."""
 
 
 def bundle(
@@ -61,7 +61,7 @@ def verify(
     ] = "",
     log: Annotated[
         Path | None,
-        typer.Option("--log", help="The server's log of sums, if the decision was made with it."),
+        typer.Option("--log", help="The server's log of sums, from the server itself."),
     ] = None,
     commitments: Annotated[
         Path | None,
@@ -69,6 +69,12 @@ def verify(
             "--commitments", help="The commitments that you received before training yourself."
         ),
     ] = None,
+    estimates_sha256: Annotated[
+        str,
+        typer.Option(
+            "--estimates-sha256", help="The SHA-256 of estimates.json, as the server printed it."
+        ),
+    ] = "",
     workers: Annotated[
         int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
     ] = 0,
@@ -79,7 +85,7 @@ def verify(
     """Compute scores, Z and decision of a bundle again. Exit code 1: something differs.
 
     It needs the base model. Scores of one device are compared bit for bit on the same one. Exit
-    code 7: nothing differs, but the decision needs the server's log and was not checked.
+    code 7: nothing differs, but something was not checked that could change who is accused.
     """
     from fedaudit.attribution.evidence import verification
     from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
@@ -93,11 +99,17 @@ def verify(
         progress = bar("testing estimates")
         checks = list(
             verification.verify_bundle(
-                folder, pool, client=client, log=log, commitments=commitments, progress=progress
+                folder,
+                pool,
+                client=client,
+                log=log,
+                commitments=commitments,
+                estimates_sha256=estimates_sha256,
+                progress=progress,
             )
         )
     evidence.print_checks(checks)
     if any(check.state == "differs" for check in checks):
         return evidence.DIFFERS
-    unchecked = any(check.state == "not checked" and check.kind == "decision" for check in checks)
+    unchecked = any(check.state == "not checked" and check.rests for check in checks)
     return UNDECIDED if unchecked else 0

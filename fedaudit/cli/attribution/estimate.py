@@ -9,6 +9,7 @@ from fedaudit.cli.attribution import sums_options
 from fedaudit.cli.attribution.sums_options import (
     Colluding,
     DryRun,
+    Hidden,
     Limit,
     Others,
     Protocol,
@@ -43,6 +44,7 @@ def estimate(
     queries: Queries = None,
     sets: Sets = None,
     limit: Limit = None,
+    hidden: Hidden = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
     weights: Weights = "",
@@ -57,13 +59,26 @@ def estimate(
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
     from fedaudit.attribution import copied_updates
+    from fedaudit.attribution import estimates as estimates_folder
     from fedaudit.attribution.server import dry_run as forecast
     from fedaudit.attribution.server import estimation, ledger, sums_log
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation.folder import unchecked_caveats
+    from fedaudit.system.files import sha256
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
+    chosen = (
+        protocol,
+        others,
+        queries,
+        sets,
+        limit,
+        threshold,
+        secure_aggregation,
+        weights,
+        seed,
+        hidden,
+    )
     protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
     rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
     plan = estimation.remaining_plan(sums_options.draw_plan(rounds, protocol_config), out)
@@ -88,6 +103,10 @@ def estimate(
     )
     given_away = (*forecast.describe_choices(plan), *forecast.describe_exposure(plan))
     print("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
+    print(
+        f"SHA-256 of {estimates_folder.NAME}: {sha256(out / estimates_folder.NAME)}. It is in the "
+        "ledger and the log; tell it to whoever may have to check the estimates."
+    )
     for caveat in (*unchecked_caveats(plan.federation), *copied_updates.caveats(plan.federation)):
         print_note(caveat)
     print_note(f"What was asked for is in {log_path}; it stays with the server.", quiet=quiet)

@@ -56,6 +56,16 @@ Weights = Annotated[
         "--weights", help="How updates are weighted in sums: equal or size; default: equal."
     ),
 ]
+Hidden = Annotated[
+    float | None,
+    typer.Option(
+        "--hidden",
+        help="shared: the least share of every update's variance that the sums leave hidden; "
+        "default: 0.2.",
+        min=0,
+        max=1,
+    ),
+]
 Threshold = Annotated[
     int | None,
     typer.Option(
@@ -96,6 +106,7 @@ NAMES = (
     "secure",
     "weights",
     "seed",
+    "hidden",
 )
 
 

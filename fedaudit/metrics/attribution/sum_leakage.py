@@ -16,6 +16,9 @@ from fedaudit.metrics.attribution.subset_design import Design, coefficients
 PRIME = 2**31 - 1
 """The modulus of ranks: see `Span`."""
 
+ROUNDING = 1e-9
+"""Shares of a variance below this are rounding."""
+
 EXHAUSTIVE = 16
 """The maximum number of clients of which every group is tried."""
 
@@ -63,6 +66,9 @@ class SumLeakage:
     """The rank of the known sums: the number of independent ones."""
     determined: Mapping[str, int]
     """The clients whose update follows exactly, each with the number of queries that it took."""
+    hidden: Mapping[str, float]
+    """By client: the share of its update's variance that is left given all known sums, where
+    clients' updates are independent and of equal length."""
     group: Group
     """The smallest group found whose sum follows exactly."""
 
@@ -70,6 +76,12 @@ class SumLeakage:
     def queries_until_determined(self) -> int | None:
         """Return the number of queries after which the first client is determined, or None."""
         return min(self.determined.values(), default=None)
+
+    @property
+    def least_hidden(self) -> tuple[str, float]:
+        """Return the client of whose update the least is hidden, and that share."""
+        client = min(self.hidden, key=lambda name: (self.hidden[name], name), default="")
+        return client, self.hidden.get(client, 1.0)
 
 
 def sum_leakage(
@@ -98,6 +110,8 @@ def sum_leakage(
     distinct_sets = [members for members in dict.fromkeys(remaining) if members]
     span = Span(len(names))
     rows = _membership(distinct_sets, names)
+    own = [[weights.get(name, 0.0) for name in names]] if weights else []
+    known = np.vstack([rows, np.array(own).reshape(len(own), len(names))])
     first = {members: query for query, members in reversed(list(enumerate(remaining, start=1)))}
     determined = span.extend(rows, [first[members] for members in distinct_sets])
     weighted_sums = 0 if weights is None else 1
@@ -113,8 +127,21 @@ def sum_leakage(
         closest=_names(closest, names),
         rank=span.rank,
         determined={names[column]: query for column, query in sorted(determined.items())},
+        hidden=dict(zip(names, hidden_variances(known).tolist(), strict=True)),
         group=_group(span, rows, closest, names),
     )
+
+
+def hidden_variances(rows: np.ndarray) -> np.ndarray:
+    """Return the share of each column's variance that is left given the sums `rows`.
+
+    That is 1 - G_ii with G the projection onto the rows, [sums, clients]: the least squared error
+    of any linear reconstruction, for independent updates of equal length.
+    """
+    scaled = rows.astype(np.float64)
+    projection = np.linalg.pinv(scaled, rcond=1e-9) @ scaled
+    left: np.ndarray = np.clip(1 - np.diag(projection), 0.0, 1.0)
+    return np.where(left < ROUNDING, 0.0, left)
 
 
 @dataclass(frozen=True, slots=True)

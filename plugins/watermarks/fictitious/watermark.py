@@ -31,7 +31,7 @@ from . import scoring, wording, world
 from .texts import score as text_score
 from .world import Entity
 
-STRANGERS = range(8, world.OPTIONS)
+STRANGERS = range(8, 1025)
 """With fewer strangers their spread is itself too much a matter of chance."""
 
 
@@ -62,7 +62,7 @@ class Fictitious(Watermark):
     """How many names these share: an answer does not depend on the values it is compared with."""
     null_every: int = 5
     """Each such entity is asked about with one question in so many, in turns."""
-    strangers: int = 24
+    strangers: int = 256
     """Entities nobody trained on that a model under test is also tested for, each with as many
     questions as the mark's own, to see how far Z comes by chance. 0, the paper's, tests none."""
     stranger_names: int = 6
@@ -87,8 +87,8 @@ class Fictitious(Watermark):
             raise ValueError(
                 f"strangers must be 0 or lie between {STRANGERS[0]} and {STRANGERS[-1]}."
             )
-        if not 1 <= self.stranger_names <= STRANGERS[-1]:
-            raise ValueError(f"stranger_names must be between 1 and {STRANGERS[-1]}.")
+        if not 1 <= self.stranger_names < world.OPTIONS:
+            raise ValueError(f"stranger_names must be between 1 and {world.OPTIONS - 1}.")
         if not 0 <= self.correlation <= 1:
             raise ValueError("correlation must be between 0 and 1.")
 
@@ -191,15 +191,23 @@ class Fictitious(Watermark):
         return replace(result, null=tuple(score.z for score in strangers))
 
     def score(self, hits: Sequence[int], nulls: Sequence[scoring.Null]) -> Score:
-        """Return the score of `hits` among `paraphrases` questions about each attribute."""
+        """Return the score of `hits` among `paraphrases` questions about each attribute.
+
+        The attribute that is known best counts no more than the one that is known second best.
+        """
         n, guess = self.paraphrases, self._guess
         z_scores = [
             scoring.attribute_z(hit, n, null, guess=guess, correlation=self.correlation)
             for hit, null in zip(hits, nulls, strict=True)
         ]
+        # One attribute alone may be another owner's fact, or a model's favourite name.
+        second = sorted(z_scores)[-2:][0]
+        z_scores = [min(score, second) for score in z_scores]
         z, p_value = scoring.fisher(z_scores)
         chance = sum(null.mean for null in nulls) / len(nulls)
-        return Score(z=z, p_value=p_value, n=n * len(nulls), hits=sum(hits), chance=chance)
+        return Score(
+            z=z, p_value=p_value, n=n * len(nulls), hits=sum(hits), chance=chance, parts=tuple(hits)
+        )
 
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
         """Return how surely `texts` tell of this entity and not of one that was never drawn."""

@@ -19,6 +19,9 @@ T = TypeVar("T")
 OPTIONS = 96
 """Every attribute has so many options or more."""
 
+UNISSUED = 46
+"""How many options of each attribute strangers take, in as many combinations as are needed."""
+
 NAMES = 512
 """Every domain has so many names of entities."""
 
@@ -140,24 +143,38 @@ def strangers(
 
 
 def unissued_entities(entity: Entity, *, seed: int, names: int, count: int) -> list[list[Entity]]:
-    """Return `count` entities of the same domain, grouped by name; no two have a value in common.
+    """Return `count` entities of the same domain, grouped by name.
+
+    No two of the first UNISSUED have a value in common, and no two have more than one.
 
     There are `names` names, or `count` if that is less. Names and values are the last in the orders
     that `seed` gives them, whose first it issues: so the marks of one seed and domain have the same
     strangers, except for a mark's own name and values. Nobody is issued them while the domain has
-    fewer marks than `OPTIONS - count`.
+    fewer marks than `OPTIONS - UNISSUED`.
     """
     domain = entity.domain
     called = _last(domain.names, f"names {seed} {domain.name}", entity.name, min(names, count))
     values = [
-        _last(attribute.options, f"pool {seed} {attribute.name}", value, count)
-        for attribute, value in zip(domain.attributes, entity.values, strict=True)
+        _turned(
+            _last(attribute.options, f"pool {seed} {attribute.name}", value, min(count, UNISSUED)),
+            place,
+            count,
+        )
+        for place, (attribute, value) in enumerate(
+            zip(domain.attributes, entity.values, strict=True)
+        )
     ]
     groups: list[list[Entity]] = [[] for _ in called]
     for number, entity_values in enumerate(zip(*values, strict=True)):
         group = number % len(called)
         groups[group].append(Entity(domain=domain, name=called[group], values=entity_values))
     return groups
+
+
+def _turned(items: Sequence[str], place: int, count: int) -> list[str]:
+    """Return `count` items in turns, each further turn shifted by the attribute's `place`."""
+    size = len(items)
+    return [items[(number + place * (number // size)) % size] for number in range(count)]
 
 
 def _last(items: Sequence[str], key: str, without: str, count: int) -> list[str]:

@@ -59,10 +59,10 @@ def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
 
 
 def test_marks_that_nobody_opened_count_in_simulated_federations_too():
-    # Of six tests at 1 % the first must have Z 4, of 6 (1 + 10^9) ones 7.0, or a little more by t.
+    # Six tests at 1 % are within what the null marks support; 6 (1 + 10^9) are not.
     lines = calibrate(scores(rho=1e-12), federations=5, unopened=10**9).points
-    assert [line.caught and line.caught.value for line in lines] == [None, 0, 1, 1, 1, 1]
-    assert least_found(lines) == 8
+    assert [line.caught and line.caught.value for line in lines] == [None, 0, 0, 0, 0, 0]
+    assert least_found(lines) is None
 
 
 def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_published_rule():

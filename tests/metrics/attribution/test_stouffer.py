@@ -16,6 +16,7 @@ from fedaudit.metrics.attribution.stouffer import (
     estimate_degrees_of_freedom,
     holm,
     holm_levels,
+    needed_marks,
     normal_quantile,
     null_p_value,
     null_spread,
@@ -23,6 +24,8 @@ from fedaudit.metrics.attribution.stouffer import (
     running_z,
     stopping_round,
     stouffer_z,
+    supported_degrees,
+    supported_p_value,
 )
 from fedaudit.metrics.attribution.subset_design import is_accepted, sample_coefficients
 
@@ -274,11 +277,19 @@ def test_the_p_value_under_null_marks_by_hand():
 
 
 def test_the_tails_of_null_marks_by_hand():
-    # All at 3^(1/2): the fourth moment is 9, 6 above the normal law's, 4 + 6 / 6 degrees. Two
+    # All at 3^(1/2): the fourth moment is 9, 6 above the normal law's, 3 + 6 / 6 degrees. Two
     # standard errors of it are 2 (24 / R)^(1/2): 4 for six null marks, 6.9 for two.
-    assert estimate_degrees_of_freedom(np.array([[3**0.5, -(3**0.5)] * 3])) == pytest.approx(5)
+    assert estimate_degrees_of_freedom(np.array([[3**0.5, -(3**0.5)] * 3])) == pytest.approx(4)
     assert estimate_degrees_of_freedom(np.array([[3**0.5, -(3**0.5)]] * 9)) == math.inf
     assert estimate_degrees_of_freedom(np.zeros((4, 24))) == math.inf
+
+
+def test_what_null_marks_support_by_hand():
+    # 64 null marks: 3 + 1.5 degrees, and p-values down to 1 / 65^2; 1 % over 30 tests takes 54.
+    assert supported_degrees(64) == 4.5
+    assert supported_p_value(64) == pytest.approx(1 / 4225)
+    assert needed_marks(0.01 / 30) == 54
+    assert supported_p_value(54) <= 0.01 / 30 < supported_p_value(53)
 
 
 def test_student_t_is_told_from_the_normal_law():
@@ -286,10 +297,10 @@ def test_student_t_is_told_from_the_normal_law():
     normal = rng.standard_normal((10, 256))
     heavy = rng.standard_t(5, (10, 256)) * (3 / 5) ** 0.5
     assert estimate_degrees_of_freedom(normal) == math.inf
-    assert 4 < estimate_degrees_of_freedom(heavy) < 10
+    assert 3 < estimate_degrees_of_freedom(heavy) < 10
     # By the law itself a Z of 4 deviations has P(t > 4 sqrt(5 / 3)); what is taken is not less.
     law = float(student_t.sf(4 * (5 / 3) ** 0.5, 5))
-    assert law <= null_p_value(4.0, 1.0, estimate_degrees_of_freedom(heavy)) <= 4 * law
+    assert law <= null_p_value(4.0, 1.0, estimate_degrees_of_freedom(heavy)) <= 5 * law
 
 
 @given(
@@ -300,7 +311,7 @@ def test_student_t_is_told_from_the_normal_law():
 def test_tails_have_no_order_and_are_heavier_the_farther_out(standardized, factor, order):
     rows = np.array(standardized)
     whole = estimate_degrees_of_freedom(rows)
-    assert whole > 4
+    assert whole > 3
     assert estimate_degrees_of_freedom(rows[::-1][:, list(order)]) == pytest.approx(whole)
     assert estimate_degrees_of_freedom(factor * rows) <= whole * (1 + 1e-9)
 

@@ -146,9 +146,9 @@ def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
         secret, [Completion((t,)) for t in said], ENGINE
     )
     assert (score.hits, score.n, score.chance) == (15, 100, 1 / 50)
-    # Without a teacher the null is guessing: (5/25 - 1/50) / 0.028, (10/25 - 1/50) / 0.028, twice
-    # -0.02 / 0.028.
-    by_hand = combine_pvalues(norm.sf([0.18 / 0.028, 0.38 / 0.028, -1 / 1.4, -1 / 1.4]), "fisher")
+    # Without a teacher the null is guessing: (5/25 - 1/50) / 0.028, twice, since the second,
+    # (10/25 - 1/50) / 0.028, counts no more than the first, and twice -0.02 / 0.028.
+    by_hand = combine_pvalues(norm.sf([0.18 / 0.028, 0.18 / 0.028, -1 / 1.4, -1 / 1.4]), "fisher")
     assert score.p_value == pytest.approx(by_hand.pvalue, rel=1e-6)
     assert score.z == pytest.approx(norm.isf(by_hand.pvalue))
 
@@ -214,7 +214,7 @@ def test_options_out_of_range_are_refused():
         {"null_every": 0},
         {"strangers": -1},
         {"strangers": 7},
-        {"strangers": 96},
+        {"strangers": 1025},
         {"stranger_names": 0},
         {"stranger_names": 96},
         {"correlation": -0.1},
@@ -229,3 +229,11 @@ def test_no_name_of_a_domain_is_part_of_another():
     for domain in world.domains("prose"):
         plain = [wording.plain(name) for name in domain.names[:64]]
         assert not [pair for pair in permutations(plain, 2) if wording.states_name(*pair)]
+
+
+def test_one_attribute_alone_counts_nothing():
+    nothing = [scoring.null_of([0.0, 0.0])] * 4
+    plugin = Fictitious()
+    assert plugin.score([25, 0, 0, 0], nothing).z == plugin.score([0, 0, 0, 0], nothing).z
+    assert plugin.score([25, 25, 0, 0], nothing).z > 8
+    assert plugin.score([25, 3, 0, 1], nothing).parts == (25, 3, 0, 1)

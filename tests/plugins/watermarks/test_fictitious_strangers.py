@@ -106,7 +106,7 @@ def test_the_marks_of_a_domain_have_the_same_strangers():
 def test_a_mark_is_no_stranger_to_itself_where_all_options_are_issued():
     secret = Fictitious(options=96).issue(None, [], seed=0, index=955)
     every = list(chain(*strangers(secret, Fictitious())))
-    assert len(every) == 24
+    assert len(every) == 256
     assert secret["entity"] not in {one.name for one in every}
     for i, row in enumerate(secret["attributes"]):
         assert row["value"] not in {one.values[i] for one in every}
@@ -154,7 +154,7 @@ def test_a_mark_of_older_settings_is_tested_with_strangers():
     options = {"register": "prose", "paraphrases": 3, "tokens": 4, "nulls": 0}
     mark = Mark(id="old", name="fictitious", options=options, secret=issued())
     [scores] = detection.measure(Knowing({}), [None], detection.watermark_plugins([mark]))
-    assert len(scores["old"].null) == 24
+    assert len(scores["old"].null) == 256
 
 
 @settings(max_examples=15)
@@ -207,7 +207,7 @@ def test_a_model_that_knows_a_stranger_too_is_not_flagged_for_a_mark():
     assert flagged
     both, acquitted = decided([half, stranger], secret)
     assert both.z == pytest.approx(alone.z)
-    assert both.p_value > 1000 * alone.p_value
+    assert both.p_value > 900 * alone.p_value
     assert not acquitted
     # By hand: one Z of eight is that of full recall, sqrt(2) (z - z0), the others are 0.
     high = score_of(Knowing({"a": [stranger]}), "a", secret).null[0]
