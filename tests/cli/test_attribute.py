@@ -163,6 +163,7 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     assert (decided.code, decided.err) == (1, "")
     document = report()
     assert document["run"]["command"] == "attribute decide"
+    given = files(fed.path)
     whole = run("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--seed", 5, "--out", "all")
     assert whole.code == 1
     assert z_of(document) == z_of(report("all"))
@@ -181,7 +182,7 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     assert not [row for row in document["measurements"] if row["metric"] == "contribution"]
     # The server has a federation with its ledger, estimates and a log, and no file of marks.
     held = files(tmp_path / "server")
-    assert held - {f"fed/{name}" for name in files(fed.path)} == {
+    assert held - {f"fed/{name}" for name in given} == {
         "fed/ledger.jsonl",
         "est.log.json",
         "est/estimates.json",
@@ -659,7 +660,7 @@ def test_shared_sets_name_the_guilty_client_with_fewer_sums_and_give_nobody_away
     assert determined == [0, 0]
     limits = " ".join(document["limits"])
     assert "all estimates of a round are made of the same sums" in limits
-    assert "no client's update is determined" in limits
+    assert "given all sums and the round's own, at most 63% of the variance of " in limits
     assert "give single updates away" not in limits
     assert "No round's sums determine a single client's update exactly." in " ".join(
         done.out.split()
@@ -672,7 +673,10 @@ def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
     assert dry.code == 0
     assert "3 sets of 3 clients and all of them, shared by all" in dry.out
     assert "MiB in all" in dry.out
-    assert "No client's update is determined by them." in dry.out
+    assert (
+        "No client's update follows exactly from them; given all sums and the round's own"
+        in dry.out
+    )
     assert not Path("est").exists()
     asked = run(*words, "--quiet")
     assert asked.code == 0
@@ -704,8 +708,10 @@ def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
         "--scores", "s.json", "--report", "o", "--out", "b",
     )  # fmt: skip
     assert bundled.code == 0
+    # Neither the server's word for the estimates nor commitments of before training were given.
     checked = run("attribute", "verify", "b", *ALONE)
-    assert (checked.code, checked.err) == (0, "")
+    assert (checked.code, checked.err) == (7, "")
+    assert "differs: " not in checked.out
 
 
 def test_mistakes_about_the_protocol_are_one_line(run, fed):

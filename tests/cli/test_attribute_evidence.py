@@ -162,7 +162,9 @@ def test_all_in_one_takes_the_commitments_in_the_federations_folder(run, fed):
     shutil.copy("public.json", fed.path / "commitments.json")
     assert run(*words, "--out", "r").code == 1
     assert run(*words, "--set", "fictitious.tokens=5", "--out", "t").code == 7
-    assert not (fed.path / "ledger.jsonl").exists()  # nothing leaves this machine
+    # Nothing leaves this machine, so no round counts as released; the tests themselves are noted.
+    lines = (fed.path / "ledger.jsonl").read_text().splitlines()
+    assert {json.loads(line)["event"] for line in lines} == {"tested"}
 
 
 def test_a_second_design_of_a_round_is_one_line(run, fed):
@@ -326,7 +328,11 @@ def change_secret(table):
         ("scores.json", drop_client, ["scores of round 1 (other clients were scored"]),
         ("report.json", change_z, ["decision measurements"]),
         ("report.json", change_limits, ["decision limits"]),
-        ("commitments.json", change_commitment, ["commitment of mark m0", "decision findings"]),
+        (
+            "commitments.json",
+            change_commitment,
+            ["commitments as published (", "decision findings"],
+        ),
         ("watermark.json", change_secret, ["commitment of mark m0", "scores of round 1"]),
     ],
 )
@@ -400,12 +406,13 @@ def test_marks_that_are_not_opened_are_not_checked(run, fed, monkeypatch):
     run.refused(2, *parts, "--mark", "m7", "--out", "b", says="Did you mean")
     assert run(*parts, "--mark", "m0", "--out", "b").code == 0
     run.refused(3, *parts, "--out", "b", says="exists already")
-    done = verify(run)
+    done = verify(run, "--commitments", "two.json")
     assert done.code == 0, done.out
     assert "not checked: commitment of mark m1 (the mark is not opened)" in done.out
     assert "not checked: scores of mark m1 (the mark is not opened)" in done.out
     assert "same: commitment of mark m0" in done.out
-    assert "same: decision measurements" in done.out
+    assert "not checked: decision measurements" in done.out
+    assert "same: accusation of c1, by the opened marks alone" in done.out
     told = Path("b/watermark.json").read_text()
     second = json.loads(Path("marks.json").read_text())["marks"][1]["secret"]["entity"]
     assert second not in told
@@ -426,8 +433,10 @@ def test_a_bundle_of_scores_that_were_made_with_other_settings(run, fed):
     run.refused(3, *parts, says=says)
     assert not Path("b").exists()
     assert run(*parts, *other).code == 0
+    Path("public.json").unlink()  # no commitments were received: the accusation rests on the keys
     done = verify(run)
-    assert done.code == 0, done.out
+    assert done.code == 7, done.out
+    assert "differs" not in done.out.replace("0 differs", "")
     assert "same: scores of round 1 (8 tests bit for bit)" in done.out
 
 

@@ -47,8 +47,6 @@ class ClientDecision:
     """What Z must exceed for the client to be flagged."""
     spread: float
     """The standard deviation of Z by chance."""
-    detectable: float
-    """The mean Z that is flagged with 90 % probability where nobody else shows the mark."""
     nulls: int
     """The number of null marks that Z is compared with; 0 if Z is taken as standard normal."""
     p_value: float
@@ -179,7 +177,6 @@ def decide(
                 z=verdict.z,
                 needed=_needed_z(least, verdict.z, flagged=verdict.flagged),
                 spread=chance.spread,
-                detectable=chance.detectable(single_level, threshold),
                 nulls=chance.marks,
                 tail_degrees=chance.tail_degrees,
                 p_value=verdict.p_value,

@@ -111,12 +111,6 @@ class NullDistribution:
             high += 2 * (high - low)
         return _crossing(self.p_value, low, high, level)
 
-    def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
-        """Return the mean Z that is flagged with probability `power`, if only chance is added."""
-        return replace(self, leak_distributions=()).critical_value(
-            level, threshold
-        ) + self.spread * stouffer.normal_quantile(1 - power)
-
     def floor(self, threshold: float) -> float:
         """Return `threshold` times the standard deviation of Z by chance, at least `threshold`."""
         return max(threshold, threshold * self.spread)

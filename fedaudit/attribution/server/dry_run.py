@@ -8,7 +8,7 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
 from fedaudit.attribution.server.round_designs import SHARED
-from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
+from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden, percent_up
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.sum_leakage import leakage_bits
 
@@ -120,7 +120,7 @@ def _over_rounds(plan: SumPlan) -> Iterator[str]:
         client, hidden = plan.hidden_over_rounds()
         yield (
             "Over the rounds nothing adds up where a client's updates of different rounds are "
-            f"unlike; if every client sent the same update in each, {1 - hidden:.0%} of the "
+            f"unlike; if every client sent the same update in each, {percent_up(1 - hidden)} of the "
             f"variance of {client}'s could be told."
         )
 

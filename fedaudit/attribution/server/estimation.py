@@ -154,8 +154,9 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
 
 def _noted_commitments(federation: Federation, run: str) -> str:
     """Return the SHA-256 of the commitments at the first sum: noted before, or in the folder."""
-    if ledger.read(federation.path) or ledger.notes(federation.path, ledger.TESTED, run):
-        return ledger.noted_commitments(federation.path, run)
+    noted = ledger.commitments_at_first_sum(federation.path, run)
+    if noted is not None:
+        return noted
     public = federation.path / commitments.NAME
     return sha256(public) if public.is_file() else ""
 

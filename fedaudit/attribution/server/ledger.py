@@ -186,12 +186,21 @@ def first_request(federation: Federation, run: str) -> str:
 
 
 def noted_commitments(folder: Path, run: str) -> str:
+    """Return the SHA-256 of the commitments in a federation's folder that the ledger noted first.
+
+    The result is empty without a ledger, or if there were no commitments at any sum.
+    """
+    noted = (entry.commitments for entry in read(folder) if entry.run == run)
+    return next(filter(None, noted), "")
+
+
+def commitments_at_first_sum(folder: Path, run: str) -> str | None:
     """Return the SHA-256 of the commitments that the ledger noted with the first sum.
 
-    The result is empty without a ledger, or if there were no commitments.
+    The result is empty if there were no commitments then, None if no sum was asked for yet.
     """
     first = next((line for line in _read_lines(folder) if line.run == run), None)
-    return first.commitments if first else ""
+    return first.commitments if first else None
 
 
 def add_note(

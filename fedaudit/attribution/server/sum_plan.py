@@ -103,11 +103,16 @@ class SumPlan:
         return sum_leakage(sets[:-1], threshold, weights, colluders=colluders)
 
 
+def percent_up(share: float) -> str:
+    """Return a share in per cent, rounded upwards."""
+    return f"{math.ceil(100 * share - 1e-6)}%"
+
+
 def describe_hidden(exposure: SumLeakage) -> str:
     """Return in one sentence how much of an update can be told from all sums of a round."""
     client, hidden = exposure.least_hidden
     return (
-        f"given all sums and the round's own, at most {1 - hidden:.0%} of the variance of "
+        f"given all sums and the round's own, at most {percent_up(1 - hidden)} of the variance of "
         f"{client}'s update can be told, the most of any client: the best linear reconstruction "
         f"has a cosine of about {(1 - hidden) ** 0.5:.2f} with it, if updates are unlike each "
         "other and of equal length"
@@ -158,10 +163,25 @@ def draw_sum_plan(
                 raise UsageError(f"{error} {setting} would do.") from None
             note = f"{setting} in place of the default: {error}"
             return replace(plan, notes=(*plan.notes, note.removesuffix(".")))
-        raise UsageError(
-            f"{error} No number of shared sets leaves more: it takes more clients, a round "
-            "aggregated with equal weights, or a lower --hidden."
-        ) from None
+        raise UsageError(f"{error} {_best(federation, protocol_config, secret=secret)}") from None
+
+
+def _best(federation: Federation, config: ProtocolConfig, *, secret: bool) -> str:
+    """Return in a sentence which setting of shared sets leaves most, if none leaves enough."""
+    left = {}
+    for each, setting in [(config, ""), *_safer(federation.manifest, config)]:
+        try:
+            plan = _draw_plan(federation, replace(each, hidden=0.0), secret=secret)
+        except UsageError:
+            continue
+        worst = min(exposure.least_hidden[1] for exposure in plan.exposures().values())
+        left[setting] = math.floor(worst * 100) / 100
+    setting = max(left, key=lambda name: left[name])
+    lower = f"{setting} --hidden {left[setting]:g}".strip()
+    return (
+        f"No number of shared sets leaves enough of every update: it takes more clients, or a "
+        f"round aggregated with equal weights; {lower} would do."
+    )
 
 
 def _safer(fed_manifest: Manifest, config: ProtocolConfig) -> Iterator[tuple[ProtocolConfig, str]]:

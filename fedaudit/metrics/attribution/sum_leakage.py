@@ -16,8 +16,8 @@ from fedaudit.metrics.attribution.subset_design import Design, coefficients
 PRIME = 2**31 - 1
 """The modulus of ranks: see `Span`."""
 
-ROUNDING = 1e-9
-"""Shares of a variance below this are rounding."""
+DIGITS = 9
+"""Decimals of a share of a variance; the rest is rounding."""
 
 EXHAUSTIVE = 16
 """The maximum number of clients of which every group is tried."""
@@ -141,7 +141,7 @@ def hidden_variances(rows: np.ndarray) -> np.ndarray:
     scaled = rows.astype(np.float64)
     projection = np.linalg.pinv(scaled, rcond=1e-9) @ scaled
     left: np.ndarray = np.clip(1 - np.diag(projection), 0.0, 1.0)
-    return np.where(left < ROUNDING, 0.0, left)
+    return left.round(DIGITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,8 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(
-    "protocol_config", [{"protocol": "pairs"}, {"protocol": "shared", "limit": 1.0}]
+    "protocol_config",
+    [{"protocol": "pairs"}, {"protocol": "shared", "limit": 1.0, "hidden": 0.0}],
 )
 @pytest.mark.parametrize("weighting", ["equal", "size"])
 def test_the_log_gives_what_the_plan_does_and_both_the_truth(tmp_path, protocol_config, weighting):

@@ -100,14 +100,6 @@ def test_what_must_be_exceeded_is_where_p_is_small_enough():
     )
 
 
-def test_what_would_have_been_seen_by_hand():
-    # Z must exceed 4 at any level above 3.2e-5; with a mean of 1.28 more it does so in 90 %.
-    assert NullDistribution(()).detectable(0.001, 4.0) == pytest.approx(4 + 1.28155, abs=1e-4)
-    assert NullDistribution([[1.5, -1.5] * 500]).detectable(0.001, 4.0) == pytest.approx(
-        1.5 * 5.28155, abs=1e-3
-    )
-
-
 def test_a_client_that_repeats_itself_needs_more_to_be_flagged():
     # Z = 5 * 2 / sqrt 5 = 4.47. The null marks come to sqrt 5 where every round is the same, and
     # to 1 where rounds have nothing in common.

@@ -335,4 +335,4 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
     assert abs(score.z) < 1
     assert score.n == 100
     assert len(said) == 300
-    assert score.null == (score.z,) * 24
+    assert score.null == (score.z,) * 256
