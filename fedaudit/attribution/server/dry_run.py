@@ -120,8 +120,8 @@ def _over_rounds(plan: SumPlan) -> Iterator[str]:
         client, hidden = plan.hidden_over_rounds()
         yield (
             "Over the rounds nothing adds up where a client's updates of different rounds are "
-            f"unlike; if every client sent the same update in each, {percent_up(1 - hidden)} of the "
-            f"variance of {client}'s could be told."
+            "unlike; if every client sent the same update in each, "
+            f"{percent_up(1 - hidden)} of the variance of {client}'s could be told."
         )
 
 
