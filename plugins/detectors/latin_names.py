@@ -39,12 +39,15 @@ LONGEST_SYLLABLE = 6
 """Letters of a Chinese surname in Latin letters."""
 SHORTEST_ENDING = 6
 """A surname of fewer letters says nothing by its ending."""
+NEAR = 100
+"""How many letters before and behind words are looked at."""
 WRAPPED = 50
 """From this length on the end of a line may be that of a page, and the sentence goes on."""
 
 _UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
 _HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
-_WORD = rf"{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*"
+# What cannot end otherwise is atomic: else a long run of hyphens takes time without end.
+_WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
 _TITLE = (
     rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss))(?![\w'’\-])\.?"
@@ -57,10 +60,9 @@ _PIECE = re.compile(
     rf"(?P<title>{_TITLE})|(?P<initials>{_INITIALS})|(?P<word>{_WORD})|(?P<particle>{_PARTICLE})",
     re.V1,
 )
+_ANY_PIECE = rf"(?>{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
 _RUN = re.compile(
-    rf"(?<![\w'’@.\-])(?:{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
-    rf"(?:(?:{_SPACE}|(?<=\.))(?:{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE}))*(?![\w@])",
-    re.V1,
+    rf"(?<![\w'’@.\-]){_ANY_PIECE}(?:(?:{_SPACE}|(?<=\.)){_ANY_PIECE})*(?![\w@])", re.V1
 )
 _BORDER = re.compile(r"\n|\r|\t|\||;|<[^<>]{0,200}>|[ \u00a0]{2,}|\\[nrt]")
 _WRAP = re.compile(rf"(?<=[^\s.!?:;,]{_SPACE}?)\n(?={_UPPER}{_LETTER}+[^\n]{{10}})", re.V1)
@@ -99,7 +101,7 @@ _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|und|et|y|e|&|with){_SPACE}$", re.V1)
 _AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
 _COMMA = re.compile(
-    rf"(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?:[ -]{_WORD})?),{_SPACE}"
+    rf"(?<![\w'’@.\-])(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
     re.V1,
 )
@@ -174,10 +176,11 @@ class _Cells:
         """Return what stands around a place in its cell."""
         number = self.index(start)
         first, last = self.bounds[number]
-        before, after = self.text[first:start], self.text[end:last]
-        starts = _BULLET.fullmatch(before) is not None
+        before = self.text[max(first, start - NEAR) : start]
+        after = self.text[end : min(last, end + NEAR)]
+        starts = start - first <= NEAR and _BULLET.fullmatch(before) is not None
         labelled = (number in self.labelled and starts) or bool(_LABEL.search(before))
-        fills = starts and _TAIL.fullmatch(after) is not None
+        fills = starts and last - end <= NEAR and _TAIL.fullmatch(after) is not None
         return _Context(before, after, number, labelled, starts, fills)
 
     def _label(self, lines: Sequence[Sequence[tuple[int, str]]]) -> None:
@@ -215,7 +218,7 @@ class _Cells:
 
 
 class _Context(NamedTuple):
-    """What stands around a run within its cell."""
+    """What stands near a run within its cell."""
 
     before: str
     after: str
@@ -261,12 +264,12 @@ def latin_names(text: str) -> Iterator[FoundName]:
         if name_key(surname) not in lists.common:
             surnames.setdefault(surname, name.score)
         yield name
-    for surname, score in surnames.items():
-        if len(surname) >= SHORTEST_AGAIN:
-            for again in re.finditer(rf"(?<![\w'’-]){re.escape(surname)}(?![\w-])", text):
-                if again.start() not in positions:
-                    positions.update(range(again.start(), again.end()))
-                    yield FoundName(again.start(), again.end(), score)
+    long = [surname for surname in surnames if len(surname) >= SHORTEST_AGAIN]
+    again_pattern = r"(?<![\w'’-])\L<long>(?![\w-])"
+    for again in re.finditer(again_pattern, text, long=long) if long else ():
+        if again.start() not in positions:
+            positions.update(range(again.start(), again.end()))
+            yield FoundName(again.start(), again.end(), surnames[again.group()])
 
 
 def _join_wrapped(text: str) -> str:
@@ -295,17 +298,20 @@ def _names(
             while position < len(pieces) and pieces[position].kind == "title":
                 sure |= re.split(r"[.\s]", pieces[position].text)[0] not in OFFICES
                 position += 1
-            length = _titled_length(pieces[position:], lists, sure=sure)
+            length = _titled_length(pieces[position : _title(pieces, position)], lists, sure=sure)
             words = _trim_particles(pieces[position : position + length])
             if words and not all(word.kind == "initials" for word in words):
                 yield FoundName(words[0].start, _end(words[-1]), TITLED), words[-1].bare
                 position += length
             continue
-        end = next(
-            (i for i in range(position, len(pieces)) if pieces[i].kind == "title"), len(pieces)
-        )
+        end = _title(pieces, position)
         yield from _untitled(pieces[position:end], lists, cells)
         position = end
+
+
+def _title(pieces: Sequence[_Piece], position: int) -> int:
+    """Return where the next title is; if there is none, how many pieces there are."""
+    return next((i for i in range(position, len(pieces)) if pieces[i].kind == "title"), len(pieces))
 
 
 def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) -> int:
@@ -313,7 +319,7 @@ def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) ->
     length = words = 0
     given_only = True
     for i, piece in enumerate(pieces):
-        if words >= MOST_WORDS or piece.kind == "title":
+        if words >= MOST_WORDS:
             break
         if piece.kind == "word":
             key, common = piece.key, _is_common(piece, lists)
@@ -520,9 +526,9 @@ def _beside(
     result = []
     waiting = list(pending)
     while near := [p for p in waiting if {p[2] - 1, p[2] + 1} & known]:
-        known |= {cell for _, _, cell in near}
         result += [(*one, True) for one in near]
-        waiting = [one for one in waiting if one not in near]
+        waiting = [p for p in waiting if not {p[2] - 1, p[2] + 1} & known]
+        known |= {cell for _, _, cell in near}
     return result
 
 
@@ -555,8 +561,6 @@ def _surname_first(
     whole: list[tuple[FoundName, str]] = []
     for match in _COMMA.finditer(text):
         start, family, words = match.start(), match["last"], match["first"].split()
-        if start and (text[start - 1].isalnum() or text[start - 1] in "'’-@."):
-            continue
         context = cells.context_of(start, match.end())
         if _AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
             continue
@@ -569,10 +573,11 @@ def _surname_first(
         end = match.start("first") + len(" ".join(words[:cut]))
         end = start + len(_POSSESSIVE.sub("", text[start:end]))
         whole.append((FoundName(start, end, LISTED), family.split()[-1]))
+    taken = {place for name, _ in whole for place in range(name.start, name.end)}
     rest = [
         (name, surname)
         for name, surname, _, _ in names
-        if not any(name.start < other.end and other.start < name.end for other, _ in whole)
+        if taken.isdisjoint(range(name.start, name.end))
     ]
     return [*whole, *rest]
 

@@ -193,7 +193,7 @@ def missing(place):
     [
         (missing, 3, "There is no folder"),
         (one_file, 3, "is a file: name the folder that it lies in."),
-        (empty, 3, "it holds no files. It knows federatedscope, flower, flowertune,"),
+        (empty, 3, "it holds no files. It knows federatedscope, flora, flower, flowertune,"),
         (strange, 3, "it holds 2 files (1 x .h5, 1 x .txt), 1 folder (a). It knows"),
         (dated, 3, "To import 2 adapters of PEFT, call their folders round_1, round_2 and so on."),
         (two_runs, 3, "holds 2 runs of flowertune (a, b): name the folder of one."),

@@ -83,14 +83,15 @@ def test_what_is_read(name, folders, capsys):
         ("estimates", 453175596),
         ("policies", 794),
         ("estimates", 38029),
+        ("texts", 66579),
     ],
 )
 def test_a_case(name, number, folders):
-    """Cases that once ended in a traceback.
+    """Cases that once ended in a traceback or did not end.
 
     Weights 1e323 times others', a limit of -1e308, a round of nobody, a ledger's weight of 1e999,
     updates of 10^400 numbers, clients without number, a policy's limit of 10^400,
-    scores of the 10^9th round.
+    scores of the 10^9th round, a thousand first names with hyphens.
     """
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)

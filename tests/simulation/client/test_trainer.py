@@ -184,13 +184,6 @@ def test_a_training_that_diverges_is_told_by_name_and_writes_nothing(job, name, 
     assert not job.out.exists()
 
 
-def test_what_a_killed_training_left_behind_is_swept_away(job):
-    job.out.mkdir()
-    (job.out / f".{adapters.WEIGHTS}.a1b2c3d4").write_text("half")
-    train(job)
-    assert not [path.name for path in job.out.iterdir() if path.name.startswith(".")]
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_the_same_job_gives_the_same_bytes_whatever_came_before(job, tmp_path, dropout):
     from fedaudit.simulation.initialization import plain_config
