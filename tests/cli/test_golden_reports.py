@@ -10,7 +10,9 @@ at the diff of tests/golden/reports/: a line is one entry of a section.
 
 import json
 import math
+import shutil
 import sys
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -20,15 +22,17 @@ import handmade
 import pytest
 from command import Command
 
+from fedaudit.federation import manifest
 from fedaudit.report.document import validate
 from fedaudit.report.verdict.recheck import recheck
+from fedaudit.system.files import sha256
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
 BRIEF = ("--set", "contextual.context=4", "--set", "contextual.sweeps=false")
 
-# Of a run: its time, its machine, and what it drew for the masks and for asking shards again.
-VARYING = {"started", "finished", "environment", "hmac", "draw"}
+# Of a run: its time, its machine, and what it drew for masks, commitments and asking shards again.
+VARYING = {"started", "finished", "environment", "hmac", "draw", "commitment"}
 
 TINY = """
 name = "tiny"
@@ -231,6 +235,93 @@ def test_memorize(here, monkeypatch, run, written):
     monkeypatch.setattr(fake_audit, "says", continues)
     words = ("memorize", "--clients", "own.jsonl", "victim.jsonl", *MODEL, "--sample", 5)
     written("memorize", run(*words, "--prefix-length", 4, "--new-tokens", 9, "--out", "out"))
+
+
+def test_the_exact_estimator(here, run, written):
+    done = run(*PAIR, *BRIEF, "--estimator", "exact", "--attack", "contextual", "--out", "out")
+    written("exact", done)
+
+
+def test_a_matrix(here, run, written):
+    words = ("extract", "--matrix", "--clients", "own.jsonl", "victim.jsonl", *MODEL, *BRIEF)
+    written("matrix", run(*words, "--budget", 20, "--out", "out"))
+
+
+def undated(path):
+    """Give a file of canaries a fixed time, as the report has its hash."""
+    table = json.loads(Path(path).read_text())
+    Path(path).write_text(json.dumps({**table, "made": "2026-01-01T00:00:00+00:00"}))
+
+
+def test_canaries(here, run, written):
+    planted = ("--count", 6, "--client", "c0", "--times", "1,4,16", "--seed", 5)
+    run("canary", "make", "--out", "c.json", *planted, "--corpus", "own.jsonl")
+    undated("c.json")
+    written("canary", run("canary", "measure", "c.json", *MODEL, "--out", "out"))
+
+
+def test_a_claimed_epsilon(here, run, written):
+    planted = ("--count", 60, "--seed", 5, "--position", "outsider", "--position", "server")
+    run("dp", "make", "--out", "coins.json", "--corpus", "own.jsonl", *planted)
+    undated("coins.json")
+    run("dp", "plant", "coins.json", "--records", "own.jsonl", "--out", "planted.jsonl")
+    made = handmade.write(Path("run"), clients=2)
+    keep(made.path, {"c0": "planted.jsonl", "c1": "victim.jsonl"})
+    words = ("dp", "audit", "coins.json", "--target", "run", "--epsilon", 1, "--quiet")
+    written("dp", run(*words, "--out", "out"))
+
+
+def keep(place, data):
+    """Give clients of a federation's folder their records, and name their hashes."""
+    (place / "data").mkdir()
+    for client, path in data.items():
+        shutil.copy(path, place / f"data/{client}.jsonl")
+    found = manifest.read(place)
+    kept = tuple(replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
+    hashes = {one.data: sha256(place / one.data) for one in kept}
+    kept = replace(found, clients=kept, files={**found.files, **hashes}, config_sha256="5e" * 32)
+    manifest.write(kept, place)
+
+
+def without(place, client):
+    """Make a federation's folder that of its counterfactual without a client."""
+    found = manifest.read(place)
+    rounds = tuple(
+        replace(
+            one,
+            participants=tuple(who for who in one.participants if who != client),
+            clients={who: path for who, path in one.clients.items() if who != client},
+        )
+        for one in found.rounds
+    )
+    origin = {"without": [client], "config_sha256": found.config_sha256}
+    clients = tuple(one for one in found.clients if one.id != client)
+    left = replace(found, clients=clients, rounds=rounds, counterfactual=origin)
+    manifest.write(left, place)
+
+
+@pytest.fixture
+def beside(here):
+    """Write a federation, the same without c1 below it, and records that nobody trained on."""
+    for name, start in (("third", "Suit"), ("fresh", "Writ")):
+        Path(f"{name}.jsonl").write_text(Path("own.jsonl").read_text().replace("Case", start))
+    data = {"c0": "own.jsonl", "c1": "victim.jsonl", "c2": "third.jsonl"}
+    for place in (Path("run"), Path("run/without/c1")):
+        handmade.write(place, clients=3)
+        keep(place, data)
+    without(Path("run/without/c1"), "c1")
+
+
+def test_who_was_trained_on_and_by_whom(beside, run, written):
+    asked = ("--prefixes", "run/data/c0.jsonl", "--victim", "run/data/c1.jsonl")
+    attacks = ("--attack", "membership", "--attack", "source", "--held-out", "fresh.jsonl")
+    done = run("extract", "--target", "run", *asked, *attacks, "--quiet", "--out", "out")
+    written("source", done)
+
+
+def test_an_audit_of_a_federation_beside_its_counterfactual(beside, run, written):
+    words = ("audit", "run", "--set", "contextual.context=4", "--set", "ranking.candidates=[3]")
+    written("audit", run(*words, "--quick", "--device", "cpu", "--out", "out", "--quiet"))
 
 
 def test_merge(here, run, written):
