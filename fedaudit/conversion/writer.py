@@ -124,7 +124,8 @@ def check_written(folder: Path, source: Path, *, named: bool = True) -> None:
     from fedaudit.engine.loading import loader, ranks
 
     try:
-        tensors, config = adapters.read(folder), loader.configuration(folder)
+        said = adapters.check(folder)
+        tensors, config = adapters.read_weights(folder), loader.configuration(folder, said)
         mismatch = next(ranks.rank_mismatches(config, tensors), None) if named else None
     except InputError as error:
         message = str(error).replace(str(folder / adapters.WEIGHTS), str(source))

@@ -59,6 +59,14 @@ def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
                 "process with limits."
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
+    return read_config(folder, read_file)
+
+
+def read_config(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
+    """Return the configuration in a folder, whether or not the weights are there yet.
+
+    Raises InputError for one that is not of a LoRA adapter.
+    """
     try:
         config = json.loads(read_file(folder / CONFIG, LONGEST).decode("utf-8"))
     except FileNotFoundError:
@@ -81,6 +89,11 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
     base's own layers are left out (`copies`).
     """
     check(folder)
+    return read_weights(folder)
+
+
+def read_weights(folder: Path) -> dict[str, "torch.Tensor"]:
+    """Return the tensors as `read` does, of an adapter whose configuration was checked."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file

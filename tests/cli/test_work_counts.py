@@ -8,6 +8,7 @@ import handmade
 import pytest
 
 from fedaudit.assessment.library import prepare
+from fedaudit.engine.lora import adapter as lora
 from fedaudit.federation import folder as folders
 
 _opened: Counter[str] | None = None
@@ -45,3 +46,9 @@ def test_an_audit_of_many_clients_reads_each_file_once(tmp_path, opened, monkeyp
     counts = {name: n for name, n in opened.items() if name.startswith(str(run))}
     assert len(counts) > 20 * 40  # the manifest, the documents, every client's adapters
     assert set(counts.values()) == {1}
+
+
+def test_loading_an_adapter_reads_its_configuration_once(federation, opened):
+    folder = federation.path / "rounds/001/global"
+    lora.read(folder)
+    assert opened[str(folder / "adapter_config.json")] == 1

@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading import checkpoint, loader, quarantine
 from fedaudit.engine.loading.size_bounds import bounded_modules, model_size
+from fedaudit.federation import adapters
 
 Shape = tuple[int, ...]
 
@@ -20,7 +21,7 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
     if the configuration does not fit the base.
     """
     model = empty_model(loader.locate(base, fetch=False))
-    config = loader.configuration(folder)
+    config = loader.configuration(folder, adapters.read_config(folder))
     with torch.device("meta"):
         peft = loader.with_adapter(model, config, "shapes", trainable=False)
     return {name: tuple(tensor.shape) for name, tensor in loader.state_of(peft, "shapes").items()}

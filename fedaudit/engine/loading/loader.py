@@ -170,7 +170,8 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     Raises InputError if a tensor is missing, unexpected or of another shape: PEFT would load what
     fits, with a warning at most, and the base would be audited instead.
     """
-    tensors, config, said = adapters.read(folder), configuration(folder), adapters.check(folder)
+    said = adapters.check(folder)
+    tensors, config = adapters.read_weights(folder), configuration(folder, said)
     config.inference_mode = True
     ranks.check_ranks(config, tensors, folder)
     check_copies(model, folder)
@@ -219,12 +220,16 @@ def _same(saved: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def configuration(folder: Path) -> LoraConfig:
-    """Return the LoRA configuration in `folder`; raises InputError if it is not valid."""
+def configuration(folder: Path, said: Mapping[str, Any]) -> LoraConfig:
+    """Return the LoRA configuration that `said` describes, the JSON in `folder`.
+
+    Raises InputError if it is not valid.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PEFT ignores options of newer versions
-            config: LoraConfig = LoraConfig.from_pretrained(str(folder))
+            options = {key: value for key, value in said.items() if key != "runtime_config"}
+            config: LoraConfig = LoraConfig.from_peft_type(**LoraConfig.check_kwargs(**options))
     except Exception as error:  # PEFT may raise anything on an untrusted file
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
     pattern = config.rank_pattern

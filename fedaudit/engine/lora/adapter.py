@@ -45,7 +45,8 @@ class LoraAdapter:
 
 def read(folder: Path) -> LoraAdapter:
     """Return the adapter in `folder`; raises InputError for one that is not plain LoRA."""
-    tensors, config = adapters.read(folder), loader.configuration(folder)
+    said = adapters.check(folder)
+    tensors, config = adapters.read_weights(folder), loader.configuration(folder, said)
     _check_options(config, folder)
     names = [name.removesuffix(A) for name in tensors if name.endswith(A)]
     pairs = {n.removeprefix(ROOT): (tensors.get(n + A), tensors.get(n + B)) for n in names}
@@ -53,7 +54,7 @@ def read(folder: Path) -> LoraAdapter:
     if foreign:
         raise InputError(f"{folder} cannot be combined: {min(foreign)} is not of plain LoRA.")
     module_patterns.check(config, pairs)
-    adapter_layout.check_patterns(config, adapters.check(folder), tensors, folder)
+    adapter_layout.check_patterns(config, said, tensors, folder)
     checked_pairs = {}
     for module, (a, b) in pairs.items():
         rank = ranks.configured_rank(config, module)
