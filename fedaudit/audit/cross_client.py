@@ -244,11 +244,7 @@ def _other_members(attacker: Attacker, victim: str) -> dict[str, Sequence[Docume
 
 
 def _strings(target_sets: Iterable[TargetSet]) -> TargetMatcher:
-    return TargetMatcher(
-        string
-        for target_set in target_sets
-        for string in (*target_set.labels, *target_set.controls)
-    )
+    return TargetMatcher(string for target_set in target_sets for string in target_set.searched)
 
 
 def _plan(attack: PrefixAttack, context: AttackContext, budget: int) -> QueryPlan:

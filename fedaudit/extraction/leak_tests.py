@@ -3,7 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
@@ -14,6 +14,8 @@ from fedaudit.extraction.base_likelihood import (
     log_likelihoods,
     missed_target_probabilities,
 )
+from fedaudit.extraction.learned import learned_rows
+from fedaudit.extraction.positive_controls import KNOWN
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.sampling_noise import AnswerCounts, with_sampling_noise
@@ -42,6 +44,9 @@ class StringProbabilities:
     sampled: bool = True
     counts: AnswerCounts | None = None
     """How many answers gave each string; None if that does not depend on the sampling seed."""
+    known: Mapping[str, float] = field(default_factory=dict)
+    """For each positive control, the probability that the tuned model says it and the base does
+    not, behind prompts of other records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +105,8 @@ def run_leak_tests(
     rows = (
         *_rows(plugin, evidence, probabilities, target_set),
         *_beyond(plugin, target_set, reach),
+        *_known_rows(plugin, context, target_set, query_params.new_tokens, probabilities, targets),
+        *learned_rows(plugin, context, target_set, targets),
     )
     p = {string: evidence.string_p_value(string, label) for string, label in leak_labels.items()}
     return LeakTests(evidence=evidence, rows=rows, p=p, base=probabilities.base is not None)
@@ -172,6 +179,38 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
         )
 
 
+def _known_rows(
+    plugin: str,
+    context: AttackContext,
+    target_set: TargetSet,
+    new_tokens: int,
+    probabilities: StringProbabilities,
+    targets: Mapping[str, str],
+) -> Iterator[Measurement]:
+    """Yield how many positive controls came out, in total and by label.
+
+    As with targets, only strings count for which an answer has room, and of strings that are part
+    of each other the longest.
+    """
+    reach = drop_substrings(_reachable(context, sorted(probabilities.known), new_tokens))
+    labels = {string: target_set.known.labels[string] for string in sorted(reach)}
+    for label in ("", *sorted(set(labels.values()) & set(targets.values()))):
+        values = [probabilities.known[s] for s, kind in labels.items() if label in ("", kind)]
+        if values:
+            scope = {"source": KNOWN, "set": EXCLUSIVE} | ({"label": label} if label else {})
+            if not probabilities.sampled:
+                scope["estimator"] = "exact"
+            yield Measurement.mean(
+                wilson(sum(values), len(values)),
+                len(values),
+                kind="extraction",
+                plugin=plugin,
+                metric="coverage",
+                scope=scope,
+                hits=int(sum(values)) if probabilities.sampled else None,
+            )
+
+
 def skipped_targets_row(
     plugin: str, count: int, n: int, scope: Mapping[str, object]
 ) -> Measurement:
@@ -237,9 +276,16 @@ def _test_rows(
 
     if chances := evidence.chances:
         yield row("chance", sum(chances.values()) / len(chances), len(chances), "base")
+    for label in sorted(set(evidence.targets.values())):
+        of_kind = [chances[s] for s, kind in evidence.targets.items() if kind == label]
+        if of_kind:
+            yield row("chance", sum(of_kind) / len(of_kind), len(of_kind), "base", label=label)
     if evidence.controls:
-        effective = float(evidence.effective_controls)
+        effective = float(evidence.effective_controls())
         yield row(EFFECTIVE_CONTROLS, effective, len(evidence.controls), "control")
+        for label, count in sorted(Counter(evidence.controls.values()).items()):
+            effective = float(evidence.effective_controls(label))
+            yield row(EFFECTIVE_CONTROLS, effective, count, "control", label=label)
     matched, targets = evidence.matched, len(evidence.targets)
     yield row("p_value", evidence.leak_p_value(), matched, NEW, test="leak")
     yield row("p_value", evidence.any_string_p_value(), targets, NEW, test="string")

@@ -246,7 +246,7 @@ class PrefixAttack(Attack):
     def _count_hits(
         self, context: AttackContext, target: Target, plan: QueryPlan, target_set: TargetSet
     ) -> HitCounter:
-        matcher = TargetMatcher([*target_set.labels, *target_set.controls])
+        matcher = TargetMatcher(target_set.searched)
         answers = sampling.ask_plan(context, target, plan, self.query_params, matcher)
         return HitCounter(target_set, self.samples).update(answers)
 

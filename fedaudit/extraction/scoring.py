@@ -29,9 +29,13 @@ class HitCounter:
         self.counts: Counter[str] = Counter()
         self.strict: Counter[str] = Counter()
         """How many answers give each string as whole words, in whatever spelling."""
+        self.known: Counter[str] = Counter()
+        """How many answers give each positive control, behind prompts that may count for it."""
         self.budget_curve = BudgetCurve(samples)
         strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
+        self._known = StrictMatcher(target_set.known.labels)
+        self._positive_controls = target_set.known
 
     def update(self, answers: Iterable[Answer]) -> "HitCounter":
         """Count the strings in answers, which may come in any order; return self."""
@@ -41,6 +45,11 @@ class HitCounter:
                     continue
                 literal, strict = split_reduced(text)
                 self.strict.update(self._strict.hits(strict))
+                self.known.update(
+                    string
+                    for string in self._known.hits(strict)
+                    if self._positive_controls.counts(query.prompt, string)
+                )
                 for string in self._matcher.hits(literal):
                     self.counts[string] += 1
                     if isinstance(query, ScatteredQuery):
@@ -82,8 +91,17 @@ class ExtractionResult:
             dict.fromkeys(counter.strict, 1.0) if counter else None for counter in models
         )
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
-        counts = self.counts(strict=True)
-        return StringProbabilities(tuned=tuned or {}, base=base, strength=strength, counts=counts)
+        known = dict.fromkeys(self.target_set.known.labels, 0.0)
+        known |= dict.fromkeys(
+            self.tuned.known.keys() - (self.base.known if self.base else {}), 1.0
+        )
+        return StringProbabilities(
+            tuned=tuned or {},
+            base=base,
+            strength=strength,
+            counts=self.counts(strict=True),
+            known=known,
+        )
 
     def strings_by_source(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return the strings extracted from F, B and F\B, and the controls, by name of the source.

@@ -83,17 +83,23 @@ class LeakEvidence:
         """Return how many targets are in a stratum with controls."""
         return sum(len(targets) for targets, _ in self.strata.values())
 
-    @property
-    def effective_controls(self) -> int:
+    def effective_controls(self, label: str = "") -> int:
         """Return how many controls, evenly spread over the strata, would be as informative.
+
+        With a label, only its strata count.
 
         In a stratum with t targets and c controls, each hit multiplies p by about t / (t + c): what
         counts is the mean of its logarithm over the targets. A stratum of many targets and a single
         control is uninformative, however many controls other strata have.
         """
-        sizes = [(len(targets), len(controls)) for targets, controls in self.strata.values()]
-        mean = sum(t * math.log1p(c / t) for t, c in sizes) / max(1, self.matched)
-        return math.floor(self.matched * math.expm1(mean) + 1e-6)
+        sizes = [
+            (len(targets), len(controls))
+            for (kind, _), (targets, controls) in self.strata.items()
+            if label in ("", kind)
+        ]
+        matched = sum(t for t, _ in sizes)
+        mean = sum(t * math.log1p(c / t) for t, c in sizes) / max(1, matched)
+        return math.floor(matched * math.expm1(mean) + 1e-6)
 
     def control_p_value(self) -> float:
         """Return the p value of the targets against the controls, strings that nobody has."""

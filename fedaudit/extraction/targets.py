@@ -1,7 +1,7 @@
 """The strings and records that only the victim has, to look for, and strings that nobody has."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,6 +9,12 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 from fedaudit.api.target_sets import ALL, DISJOINT
 from fedaudit.extraction.controls import CONTROLS, sample_controls
+from fedaudit.extraction.positive_controls import (
+    Place,
+    PositiveControls,
+    places_of,
+    positive_controls,
+)
 from fedaudit.metrics.document_frequency import absent_strings, document_frequency
 from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
 from fedaudit.metrics.persons import subjects
@@ -39,6 +45,17 @@ class TargetSet:
     """Whose a target is: the one group of records that holds it, if all records have a group."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Where each target stands first in the victim's records."""
+    known: PositiveControls = field(default_factory=PositiveControls)
+    """Strings of others that the model was trained on, to see whether the questions work."""
+
+    @property
+    def searched(self) -> Iterator[str]:
+        """All strings that answers are searched for."""
+        yield from self.labels
+        yield from self.controls
+        yield from self.known.labels
 
     @cached_property
     def exclusive(self) -> frozenset[str]:
@@ -88,6 +105,8 @@ def build_target_set(
         subjects=_subjects(victim),
         documents=document_frequency(labels, [document.text for document in victim]),
         donors=donors,
+        places=places_of(victim),
+        known=positive_controls(context, set(labels.values())),
     )
 
 

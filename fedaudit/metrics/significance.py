@@ -233,6 +233,20 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
     return float(brentq(lambda rate: shown(rate) - seen, seen, 1.0))
 
 
+def leak_needed(needed: int, n: int, reach: float, power: float = 0.9) -> int | None:
+    """Return how many of n strings must leak for `needed` of them to come out with `power`.
+
+    Each leaked string comes out with the probability `reach`. None if not even n are enough.
+    """
+    from scipy.stats import binom
+
+    def shown(count: int) -> bool:
+        return bool(binom.sf(needed - 1, count, reach) >= power)
+
+    count = bisect_left(range(n + 1), True, key=shown)
+    return count if count <= n else None
+
+
 def clustered_share(
     values: Sequence[float], groups: Sequence[str], *, seed: int, draws: int = 2000
 ) -> tuple[float, float]:

@@ -37,15 +37,15 @@ def test_targets_meet_controls_of_their_kind_that_are_as_likely():
 
 def test_how_many_controls_tell_something():
     # One stratum, or all with as many controls a target: all of them.
-    assert trial().effective_controls == 2
+    assert trial().effective_controls() == 2
     people = {f"a{n}": "P" for n in range(4)} | {f"b{n}": "Q" for n in range(2)}
     even = {f"c{n}": "P" for n in range(12)} | {f"d{n}": "Q" for n in range(6)}
     flat = {"targets": people, "likelihood": {}}
-    assert trial(**flat, controls=even).effective_controls == 18
+    assert trial(**flat, controls=even).effective_controls() == 18
     # One control of the first kind, 62 of the other: 6 ((5/4)^(4/6) (64/2)^(2/6) - 1) = 16.1.
     uneven = {"c0": "P"} | {f"d{n}": "Q" for n in range(62)}
-    assert trial(**flat, controls=uneven).effective_controls == 16
-    assert trial(controls={}).effective_controls == 0
+    assert trial(**flat, controls=uneven).effective_controls() == 16
+    assert trial(controls={}).effective_controls() == 0
 
 
 def test_a_control_that_comes_out_as_well_counts_against_it():

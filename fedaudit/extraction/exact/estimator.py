@@ -72,11 +72,19 @@ def estimate_victims(
     control = dict.fromkeys(
         string for target_set in victims for string in sorted(target_set.controls)
     )
+    # A walk sums over prefixes: of the attacker's own strings, for which not all prefixes count, only
+    # the test of what the model has learned tells.
+    known = dict.fromkeys(
+        string
+        for target_set in victims
+        for string in target_set.known.labels
+        if string not in target_set.known.owners
+    )
     tuned = walk_prefixes(
-        context, context.tuned, plan, list(targets | control), query_params, threshold
+        context, context.tuned, plan, list(targets | control | known), query_params, threshold
     )
     base = (
-        walk_prefixes(context, context.base, plan, list(targets), query_params, threshold)
+        walk_prefixes(context, context.base, plan, list(targets | known), query_params, threshold)
         if context.base
         else None
     )
@@ -139,9 +147,20 @@ def _string_probabilities(exact: ExactSources) -> StringProbabilities:
     """Return each string's probability to come out in the audit; for the base, targets only."""
     chances = exact.chances()
     tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()
+    walked = set(exact.tuned.strings)
+    strings = [string for string in exact.target_set.known.labels if string in walked]
+    known = string_chances(exact.tuned, strings, exact.samples) if strings else {}
+    before = string_chances(exact.base, strings, exact.samples) if exact.base and strings else {}
     base = {string: chance for string, (_, chance) in chances.items() if chance is not None}
     return StringProbabilities(
-        tuned=tuned, base=base if exact.base else None, strength=tuned, sampled=False
+        tuned=tuned,
+        base=base if exact.base else None,
+        strength=tuned,
+        sampled=False,
+        known={
+            string: chance.value * (1 - (before[string].value if string in before else 0.0))
+            for string, chance in known.items()
+        },
     )
 
 

@@ -9,7 +9,15 @@ from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
 from fedaudit.report.verdict.judgement import Judgement
-from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, Leak, Test, count, count_hits
+from fedaudit.report.verdict.leak import (
+    ALLOWED,
+    CAME_OUT,
+    KindEvidence,
+    Leak,
+    Test,
+    count,
+    count_hits,
+)
 
 ANSWERS = "efficiency"
 """The metric whose row counts the answers that were drawn."""
@@ -19,7 +27,9 @@ EFFECTIVE = "effective_controls"
 the same information.
 """
 
-NEW = "tuned-not-base"
+NEW, KNOWN = "tuned-not-base", "known"
+GAIN_SCORE = "gain_score"
+"""The metric of how much more a string gained in training than control strings in its place."""
 MAX_BEYOND_REACH = 0.5
 """An attack with more than this share of targets out of its reach cannot lead to a pass."""
 
@@ -27,7 +37,11 @@ NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "b
 """The parts of a scope other than the attacker and the victim."""
 
 
-def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
+def find_leaks(
+    measurements: Sequence[Measurement],
+    findings: Iterable[Finding] = (),
+    rows_by_kind: Sequence[Measurement] = (),
+) -> list[Leak]:
     """Return one leak for every attack, metric and pair of clients.
 
     A leak is judged on the targets that only the victim has, if the attack knows them, else on all
@@ -41,7 +55,8 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
     tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE, ANSWERS)]
-    return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
+    labelled = [row for row in rows_by_kind if "label" in row.scope and row.kind == "extraction"]
+    return [_leak(row, rows, tests, list(findings), labelled) for row in judged_rows]
 
 
 def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
@@ -49,14 +64,15 @@ def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
     alike = {
         r.scope.get("set")
         for r in rows
-        if (r.plugin, r.metric, _attacker_key(r)) == (row.plugin, row.metric, _attacker_key(row))
+        if (r.plugin, r.metric, attack_key(r)) == (row.plugin, row.metric, attack_key(row))
         and r.scope.get("source") == NEW
     }
     judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
     return judged_set is None or row.scope.get("set") == judged_set
 
 
-def _attacker_key(row: Measurement) -> tuple[tuple[str, str], ...]:
+def attack_key(row: Measurement) -> tuple[tuple[str, str], ...]:
+    """Return who attacked whom, and under which key."""
     return tuple(sorted((k, str(v)) for k, v in row.scope.items() if k not in NOT_WHO))
 
 
@@ -65,6 +81,7 @@ def _leak(
     rows: Sequence[Measurement],
     tested: Sequence[Measurement],
     findings: Sequence[Finding],
+    labelled: Sequence[Measurement],
 ) -> Leak:
     base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
     held_out = _matching_row(row, HELD_OUT, rows)
@@ -94,7 +111,87 @@ def _leak(
         effective_controls=by_test[EFFECTIVE].value if EFFECTIVE in by_test else None,
         held_out=held_out,
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
+        kinds=_kinds(row, rows, labelled, control, by_test),
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
+    )
+
+
+def _kinds(
+    row: Measurement,
+    rows: Sequence[Measurement],
+    labelled: Sequence[Measurement],
+    control: Measurement | None,
+    by_test: Mapping[str, Measurement],
+) -> tuple[KindEvidence, ...]:
+    """Return the kinds of the targets of a row, or all targets as one kind without a label."""
+    alike = [
+        r
+        for r in labelled
+        if r.plugin == row.plugin
+        and attack_key(r) == attack_key(row)
+        and r.scope.get("set") == row.scope.get("set")
+    ]
+    labels = {
+        str(r.scope["label"]): r.n
+        for r in alike
+        if (r.metric, r.scope.get("source")) == (row.metric, NEW) and r.n
+    }
+    if labels:
+        return tuple(_kind(label, n, alike, row.metric) for label, n in sorted(labels.items()))
+    known = next((r for r in rows if _is_known(r, row)), None)
+    chance = by_test.get("chance")
+    return (
+        KindEvidence(
+            label="",
+            n=row.n or 0,
+            control_hits=count_hits(control) if control else 0,
+            controls=(control.n or 0) if control else 0,
+            chance=chance.value if chance else None,
+            known_hits=count_hits(known) if known else 0,
+            known=(known.n or 0) if known else 0,
+        ),
+    )
+
+
+def _is_known(row: Measurement, judged: Measurement) -> bool:
+    return (
+        (row.plugin, row.metric) == (judged.plugin, judged.metric)
+        and row.scope.get("source") == KNOWN
+        and attack_key(row) == attack_key(judged)
+    )
+
+
+def _kind(label: str, n: int, alike: Sequence[Measurement], metric: str) -> KindEvidence:
+    def find(name: str, source: str, test: str | None = None) -> Measurement | None:
+        found = (
+            r
+            for r in alike
+            if (r.metric, r.scope.get("source"), r.scope.get("test")) == (name, source, test)
+            and r.scope["label"] == label
+            and r.value is not None
+        )
+        return next(found, None)
+
+    control, known = find(metric, "control"), find(metric, KNOWN)
+    effective, chance = find(EFFECTIVE, "control"), find("chance", "base")
+    p = find("p_value", NEW, "learned")
+    score, known_score = find(GAIN_SCORE, NEW), find(GAIN_SCORE, KNOWN)
+    controls = (control.n or 0) if control else 0
+    if effective is not None:
+        controls = min(controls, int(max(0.0, effective.value or 0.0)))
+    return KindEvidence(
+        label=label,
+        n=n,
+        control_hits=count_hits(control) if control else 0,
+        controls=controls,
+        chance=chance.value if chance else None,
+        known_hits=count_hits(known) if known else 0,
+        known=(known.n or 0) if known else 0,
+        learned_p=p.value if p else None,
+        learned_n=(score.n or 0) if score else 0,
+        learned_mean=(score.value or 0.0) if score else 0.0,
+        known_score=known_score.low if known_score else None,
+        known_scored=(known_score.n or 0) if known_score else 0,
     )
 
 
@@ -109,7 +206,7 @@ def _rows_by_test(row: Measurement, tested: Sequence[Measurement]) -> dict[str, 
     return {
         str(r.scope.get("test", r.metric)): r
         for r in tested
-        if r.plugin == row.plugin and _attacker_key(r) == _attacker_key(row) and r.value is not None
+        if r.plugin == row.plugin and attack_key(r) == attack_key(row) and r.value is not None
     }
 
 

@@ -7,7 +7,7 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict import inference, kinds, membership_limit
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import find_leaks
+from fedaudit.report.verdict.extraction import attack_key, find_leaks
 from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import Leak, Test
 
@@ -51,11 +51,7 @@ class JointTests:
 
     def detectable(self, policy: Policy) -> float | None:
         """Return the largest share of targets that could have leaked undetected."""
-        shares = (
-            leak.detectable_share(self.level, policy.power)
-            for leak in self.leaks
-            if not leak.trouble
-        )
+        shares = (leak.detectable(self.level, policy) for leak in self.leaks if not leak.trouble)
         return max(shares, default=None)
 
 
@@ -72,7 +68,7 @@ def run_joint_tests(
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
-    leaks = find_leaks(rows, findings)
+    leaks = find_leaks(rows, findings, rows_by_kind)
     guesses = inference.inference_tests(rows)
     limited_kinds = kinds.kind_tests(rows_by_kind, policy)
     limited_membership = membership_limit.limit_tests(rows, policy)
@@ -104,12 +100,26 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
     for leak in joint.leaks:
         failed = [(test, joint.p_by_test[id(test)]) for test in leak.tests]
         failed = [(test, p) for test, p in failed if p <= policy.level]
-        outcome = (
-            _proven_status(leak, failed, policy)
-            if failed
-            else leak.status_without_leak(joint.level, policy)
-        )
+        if failed:
+            outcome = _proven_status(leak, failed, policy)
+        elif unexplained := [test for test in leak.tests if test.p <= policy.level]:
+            outcome = _unexplained_status(leak, unexplained[0], joint)
+        else:
+            outcome = leak.status_without_leak(joint.level, policy)
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
+    seen = {attack_key(leak.row) for leak, outcome in judged_leaks if outcome.status == "pass"}
+    # An attack that could not have seen a leak takes nothing from one that could.
+    judged_leaks = [
+        (leak, judgement)
+        for leak, judgement in judged_leaks
+        if not (
+            judgement.status == "inconclusive"
+            and attack_key(leak.row) in seen
+            and not leak.trouble
+            and all(test.p > policy.level for test in leak.tests)
+            and leak.is_blind(joint.level, policy)
+        )
+    ]
     pooled_keys = {
         (judgement.status, _apart_from_client(leak.row))
         for leak, judgement in judged_leaks
@@ -137,6 +147,14 @@ def _proven_status(
     if most <= policy.max_leak:
         return "pass", f"{within}, and it is surely no more than {most:.2%}."
     return "inconclusive", f"{within}, and it may be up to {most:.2%}."
+
+
+def _unexplained_status(leak: Leak, test: Test, joint: JointTests) -> tuple[str, str]:
+    """Return the status of a leak whose p value is low by itself and not among all tests."""
+    return "inconclusive", (
+        f"{leak.name}: {test.subject}, {test.finding} taken by itself (p = {test.p:.2g}), but not "
+        f"among all {len(joint.tests):,} tests of this report ({joint.p_by_test[id(test)]:.2g})."
+    )
 
 
 def _apart_from_client(row: Measurement) -> tuple[object, ...]:

@@ -34,6 +34,99 @@ class Test:
     """What is said about the count if p is small."""
 
 
+LEARNED_LEVEL = 0.05
+"""The level, shared by the kinds of an attack, at which the model has learned a kind's strings."""
+LEAST_KNOWN = 5
+"""With fewer positive controls of a kind, what the model has learned of it is not compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindEvidence:
+    """One kind of targets: whether a leak of it would have been seen.
+
+    There are two ways to see one. Leaked strings come out of the answers, as often as the positive
+    controls of the kind do; or the model has learned them (`gain_score`), whether or not these
+    questions draw them.
+    """
+
+    label: str
+    n: int
+    control_hits: int = 0
+    controls: int = 0
+    """The effective number of controls."""
+    chance: float | None = None
+    known_hits: int = 0
+    known: int = 0
+    """Positive controls: strings that the model was trained on."""
+    learned_p: float | None = None
+    learned_n: int = 0
+    """How many of the targets were scored."""
+    learned_mean: float = 0.0
+    known_score: float | None = None
+    """The lower bound of the positive controls' mean score."""
+    known_scored: int = 0
+
+    def drawn(self, level: float, policy: Policy) -> int | None:
+        """Return how many strings must have leaked for the answers to show it; None: never."""
+        from fedaudit.metrics.significance import (
+            hits_needed,
+            leak_needed,
+            needed_beyond,
+            upper_bound,
+        )
+
+        if not self.known or not self.controls or not self.n:
+            return None
+        needed = hits_needed(self.n, min(self.control_hits, self.controls), self.controls, level)
+        if needed is not None and self.chance is not None:
+            needed = max(needed, needed_beyond(self.n, min(1.0, max(0.0, self.chance)), level))
+        misses = self.known - self.known_hits
+        reach = 1 - upper_bound(misses, self.known, 1 - policy.confidence)
+        return None if needed is None else leak_needed(needed, self.n, reach, policy.power)
+
+    def learned(self, level: float, policy: Policy) -> int | None:
+        """Return how many strings must have been learned for their scores to show it.
+
+        None if no number would, or if the scores do show that strings were learned.
+        """
+        from fedaudit.metrics.gain_rank import MEAN, detectable_count
+
+        if self.is_learned(level) or self.learned_p is None or self.known_score is None:
+            return None
+        if self.known_scored < LEAST_KNOWN:
+            return None
+        # One more score, as if by chance: few equal scores have no spread, and yet are not sure.
+        least = (self.known_scored * self.known_score + MEAN) / (self.known_scored + 1)
+        rest = min(MEAN, self.learned_mean)
+        count = detectable_count(self.learned_n, least, rest, level, policy.power)
+        return None if count is None else min(self.n, -(-count * self.n // self.learned_n))
+
+    def is_learned(self, level: float) -> bool:
+        """Tell whether the model has learned strings of this kind."""
+        return self.learned_p is not None and self.learned_p <= level
+
+    def reason(self, level: float) -> str:
+        """Return in words why a leak of this kind might not have been seen."""
+        name = f"{self.label or 'targets'} ({self.n:,})"
+        if self.is_learned(level):
+            return f"{name}: the model has learned such strings (p = {self.learned_p:.1g})"
+        if not self.known and not self.known_scored:
+            return f"{name}: no positive control"
+        if not self.controls:
+            return f"{name}: no control string"
+        return f"{name}: {self.known_hits:,} of {self.known:,} positive controls came out"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The leak that an attack would have seen wherever it is, and the kinds it cannot see."""
+
+    share: float
+    unseen: tuple[KindEvidence, ...]
+    level: float
+    """The level of each kind's test of what the model has learned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leak:
     """An attack's result for one victim: the judged row, and the rows it is compared with."""
@@ -59,6 +152,8 @@ class Leak:
     """The result for held-out records, if they were attacked like the victim's."""
     held_out_groups: int | None = None
     """The number of groups of held-out records; None means that each record is its own group."""
+    kinds: tuple[KindEvidence, ...] = ()
+    """The kinds of the targets; one without a label for an attack that does not tell them apart."""
     answers: int | None = None
     """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
@@ -90,8 +185,36 @@ class Leak:
             needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
         return needed
 
+    def reach(self, level: float, policy: Policy) -> Reach:
+        """Return the least leak, as a share of the targets, that would have been seen of any kind.
+
+        A leak may be of one kind alone, and first of all of those that the attack cannot see.
+        """
+        each = LEARNED_LEVEL / max(1, len(self.kinds))
+        unseen, most = [], 0
+        for kind in self.kinds:
+            counts = [kind.drawn(level, policy), kind.learned(each, policy)]
+            known = [count for count in counts if count is not None]
+            if known:
+                most = max(most, min(known))
+            else:
+                unseen.append(kind)
+        missed = sum(kind.n for kind in unseen)
+        total = max(1, sum(kind.n for kind in self.kinds), self.row.n or 0)
+        share = 1.0 if len(unseen) == len(self.kinds) else min(1.0, (missed + most) / total)
+        return Reach(share, tuple(unseen), each)
+
+    def detectable(self, level: float, policy: Policy) -> float:
+        """Return the least leak that would have been seen, of any kind and of all together."""
+        pooled = self.detectable_share(level, policy.power)
+        return max(pooled, self.reach(level, policy).share)
+
+    def is_blind(self, level: float, policy: Policy) -> bool:
+        """Tell whether the attack could not have seen a leak of the policy's size."""
+        return bool(self.trouble) or self.detectable(level, policy) > policy.max_leak
+
     def detectable_share(self, level: float, power: float) -> float:
-        """Return the smallest share of leaked targets that would have been detected at `level`."""
+        """Return the smallest share of targets coming out that would have been seen at `level`."""
         from fedaudit.metrics.significance import detectable
 
         needed = self.hits_needed(level)
@@ -112,6 +235,10 @@ class Leak:
         sure = f"would have been seen (with {as_percent(policy.power)} probability)."
         if share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
+        reach = self.reach(level, policy)
+        if reach.share > policy.max_leak:
+            return "inconclusive", f"{summary}; {self._out_of_reach(reach, sure)}"
+        share = max(share, reach.share)
         most = self.upper_bound(policy.confidence)
         if most > policy.max_leak and self.row.hits is None and not count_hits(self.row):
             caveat = f"but what was given up may hold more (up to {most:.2%})"
@@ -121,6 +248,20 @@ class Leak:
                 f"{summary}, perhaps up to {most:.2%}; chance or the base may explain them."
             )
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+
+    def _out_of_reach(self, reach: Reach, sure: str) -> str:
+        """Return which kinds of targets the attack cannot see, and what would help."""
+        if not any(kind.known or kind.known_scored for kind in self.kinds):
+            return (
+                "no positive control: no string that the model was trained on was at hand to show "
+                "that these questions draw any. Attack with records that the federation trained "
+                "on (--prefixes), name other members' (--member), or plant canaries."
+            )
+        blind = ", ".join(kind.reason(reach.level) for kind in reach.unseen)
+        if reach.share < 1:
+            seen = f"only a leak of {reach.share:.1%} of them, wherever it is, {sure}"
+            return f"{seen} Not seen: {blind}." if blind else seen
+        return f"these questions cannot show a leak: {blind}."
 
     def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
         """Return why no leak, or only one of a larger `share` than allowed, would be detected."""
