@@ -69,6 +69,7 @@ def extraction(plugin="contextual"):
             coverage(10, n, plugin=plugin, source="base", set=name),
             coverage(112, n, plugin=plugin, source="tuned-not-base", set=name),
             coverage(0, 300, plugin=plugin, source="control", set=name),
+            coverage(400, 400, plugin=plugin, source="known", set=name),
             number("extraction", plugin, "efficiency", 0.0033, source="tuned", set=name),
             number("extraction", plugin, "queries", 36000, source="tuned", set=name),
         ]

@@ -75,8 +75,9 @@ def recalled(
             number("extraction", plugin, "queries", 1024, **at),
         ]
     rows[-1:] = []  # queries are of two models
-    at = {"source": "control", **scope}
-    return [*rows, rate("extraction", plugin, "extraction_recall", control, 208, **at)]
+    recall = ("extraction", plugin, "extraction_recall")
+    rows.append(rate(*recall, 400, 400, source="known", **scope))
+    return [*rows, rate(*recall, control, 208, source="control", **scope)]
 
 
 def by_kind(hits, **scope):
@@ -119,6 +120,7 @@ def extracted(hits, *, n=50, plugin="contextual", **scope):
         coverage(2, n, plugin=plugin, source="base", **at),
         coverage(hits, n, plugin=plugin, source="tuned-not-base", **at),
         coverage(0, 200, plugin=plugin, source="control", **at),
+        coverage(400, 400, plugin=plugin, source="known", **at),
     ]
 
 

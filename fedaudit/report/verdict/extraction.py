@@ -136,7 +136,8 @@ def _kinds(
         for r in alike
         if (r.metric, r.scope.get("source")) == (row.metric, NEW) and r.n
     }
-    if labels:
+    # An attack may count targets by kind, and positive controls of all kinds together only.
+    if any(r.scope.get("source") == KNOWN or r.metric == GAIN_SCORE for r in alike):
         return tuple(_kind(label, n, alike, row.metric) for label, n in sorted(labels.items()))
     known = next((r for r in rows if _is_known(r, row)), None)
     chance = by_test.get("chance")

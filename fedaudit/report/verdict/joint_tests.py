@@ -7,7 +7,7 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict import inference, kinds, membership_limit
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import attack_key, find_leaks
+from fedaudit.report.verdict.extraction import find_leaks
 from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import Leak, Test
 
@@ -107,14 +107,14 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
         else:
             outcome = leak.status_without_leak(joint.level, policy)
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
-    seen = {attack_key(leak.row) for leak, outcome in judged_leaks if outcome.status == "pass"}
+    seen = [_requester(leak.row) for leak, outcome in judged_leaks if outcome.status == "pass"]
     # An attack that could not have seen a leak takes nothing from one that could.
     judged_leaks = [
         (leak, judgement)
         for leak, judgement in judged_leaks
         if not (
             judgement.status == "inconclusive"
-            and attack_key(leak.row) in seen
+            and any(_agree(_requester(leak.row), other) for other in seen)
             and not leak.trouble
             and all(test.p > policy.level for test in leak.tests)
             and leak.is_blind(joint.level, policy)
@@ -155,6 +155,16 @@ def _unexplained_status(leak: Leak, test: Test, joint: JointTests) -> tuple[str,
         f"{leak.name}: {test.subject}, {test.finding} taken by itself (p = {test.p:.2g}), but not "
         f"among all {len(joint.tests):,} tests of this report ({joint.p_by_test[id(test)]:.2g})."
     )
+
+
+def _requester(row: Measurement) -> dict[str, str]:
+    """Return who asked for whose data, and under which key, as far as a row says it."""
+    keys = ("attacker", "victim", "client", "key", "adapter")
+    return {key: str(row.scope[key]) for key in keys if key in row.scope}
+
+
+def _agree(one: dict[str, str], other: dict[str, str]) -> bool:
+    return all(other.get(key, value) == value for key, value in one.items())
 
 
 def _apart_from_client(row: Measurement) -> tuple[object, ...]:

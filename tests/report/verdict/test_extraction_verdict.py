@@ -33,6 +33,7 @@ def judged(hits, n, *, base=0, lost=0, control=0, controls=4000, plugin="context
         coverage(hits, n, source="tuned-not-base", **at),
         coverage(lost, n, source="base-not-tuned", **at),
         coverage(control, controls, source="control", **at),
+        coverage(400, 400, source="known", **at),
     ]
 
 
@@ -290,7 +291,7 @@ def test_a_pass_counts_the_controls_that_tell_something():
 
 
 def test_p_values_from_counts_by_hand():
-    tuned, base, new, lost, control = judged(3, 10, base=1, lost=1, controls=90)
+    tuned, base, new, lost, control, _ = judged(3, 10, base=1, lost=1, controls=90)
     assert tuned.hits == 4
     # 3 gained, 1 lost: 5/16. Three hits on ten of a hundred are rarer.
     assert p_value_from_counts(new, base, control, lost) == pytest.approx(5 / 16)

@@ -21,6 +21,7 @@ def leak(hits, n=100):
         coverage(hits, n, source="tuned-not-base"),
         coverage(0, n, source="base"),
         coverage(0, 300, source="control"),
+        coverage(400, 400, source="known"),
     ]
 
 

@@ -22,7 +22,8 @@ def audit(beyond, n, **scope):
         n=n,
         scope={"set": "beyond-reach", **scope},
     )
-    return [*rows, coverage(0, 4000, source="control", **at), skipped]
+    known = coverage(400, 400, source="known", **at)
+    return [*rows, coverage(0, 4000, source="control", **at), known, skipped]
 
 
 @pytest.mark.parametrize(
