@@ -39,9 +39,9 @@ class PositiveControls:
     """For each of the attacker's own strings, the groups of its records that hold it."""
     places: Mapping[str, Place] = field(default_factory=dict)
     """Where each string stands, in the attacker's or a member's records."""
-    records: Sequence[Document] = ()
+    records: Sequence[Document] = field(default=(), compare=False)
     """The attacker's records."""
-    engine: Engine | None = None
+    engine: Engine | None = field(default=None, compare=False)
 
     def counts(self, prompt: Sequence[int], string: str) -> bool:
         """Tell whether an answer to `prompt` may count for `string`.
@@ -127,14 +127,14 @@ def _draw(strings: Sequence[str], seed: str) -> list[str]:
 
 
 def _spans(documents: Iterable[Document]) -> Iterable[tuple[Document, str, PiiSpan]]:
-    for document in documents:
+    for document in sorted(documents, key=lambda document: (document.text, document.id)):
         for span in document.pii or ():
             if string := document.text[span.start : span.end].strip():
                 yield document, string, span
 
 
 def places_of(documents: Iterable[Document]) -> dict[str, Place]:
-    """Return the first place of each string in documents."""
+    """Return one place of each string, the same one in whatever order the documents are."""
     places: dict[str, Place] = {}
     for document, string, span in _spans(documents):
         places.setdefault(string, Place(document, span))

@@ -21,6 +21,7 @@ SOURCES = {
     "base-not-tuned": "base, not tuned",
     "held-out": "held out",
     "control": "control",
+    "known": "positive control",
     "central": "central",
     "local": "local",
 }
@@ -33,7 +34,7 @@ INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_reque
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
     *("hits_of_one_run", "targets", "p_value", "chance", "effective_controls", "precision"),
-    "annotation_labels",
+    *("annotation_labels", "gain_score"),
     *LEAKING,
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")

@@ -175,7 +175,9 @@ def test_what_is_judged_by_hand(result):
 
 
 def test_the_p_values_of_what_is_judged(result):
-    p = {r.scope["test"]: r for r in result.measurements if r.metric == "p_value"}
+    tests = [r for r in result.measurements if r.metric == "p_value"]
+    assert [r.scope["label"] for r in tests if r.scope["test"] == "learned"] == ["PERSON"]
+    p = {r.scope["test"]: r for r in tests if "label" not in r.scope}
     assert set(p) == {"leak", "string", "control", "base"}
     # The fake's words have probability 1/e: its base says everything in fifteen answers.
     assert p["base"].value == p["leak"].value == pytest.approx(1, abs=0.01)
@@ -192,7 +194,7 @@ def test_the_p_values_of_what_is_judged(result):
 def test_a_base_that_hardly_says_a_string_is_no_explanation():
     found = attacked(FakeEngine(answer, likelihood=lambda *_: -9.0))
     p = {r.scope["test"]: r.value for r in found.measurements if r.metric == "p_value"}
-    [chance] = [r for r in found.measurements if r.metric == "chance"]
+    [chance] = [r for r in found.measurements if r.metric == "chance" and "label" not in r.scope]
     assert (chance.n, dict(chance.scope)) == (3, {"source": "base", "set": "exclusive"})
     # No control came out of either model: 1 / 1, a standard error of sqrt(2) above that. Two names
     # of two words weigh as one in a thousand, and Hull, a word, not as much as either.
@@ -204,7 +206,8 @@ def test_a_base_that_hardly_says_a_string_is_no_explanation():
 
 def test_where_everything_is_others_nothing_is_judged_in_its_place():
     found = attacked(members={"c2": VICTIM})
-    [one] = [r for r in found.measurements if r.scope.get("set") == "exclusive"]
+    judged = [r for r in found.measurements if r.scope.get("set") == "exclusive"]
+    [one] = [r for r in judged if r.scope["source"] != "known"]
     assert one.value is None
     assert one.reason == "the victim has nothing that no other member has as well"
     assert {f.evidence["other_members"] for f in found.findings} == {1}
@@ -271,7 +274,7 @@ def test_without_a_base_nothing_is_taken_away_and_that_is_said():
     fake = FakeEngine(answer)
     found = attacked(fake, base=None)
     sources = {r.scope["source"] for r in found.measurements if r.metric != "targets"}
-    assert sources == {"tuned", "control"}
+    assert sources == {"tuned", "control", "known"}
     assert {target for target, _ in fake.asked} == {TUNED}
     assert row(found, "coverage", "tuned").baseline is None
     assert {f.evidence["outputs_of_base"] for f in found.findings} == {None}

@@ -109,6 +109,7 @@ def verbatim(tuned=25, control=4, **scope):
         rate(*one, 0, 52, source="base", **at),
         rate(*one, tuned, 52, source="tuned-not-base", **at),
         rate(*one, control, 208, source="control", **at),
+        rate(*one, 400, 400, source="known", **at),
     ]
 
 

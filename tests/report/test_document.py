@@ -77,7 +77,7 @@ def test_numbers_of_numpy_become_plain_ones():
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, np.float64("nan")])
 def test_nan_never_reaches_a_file(tmp_path, bad):
     rows = [*extraction(), number("cost", "x", "seconds", bad)]
-    with pytest.raises(ValueError, match=r"measurements\[15\]\.value is -?(nan|inf); write null"):
+    with pytest.raises(ValueError, match=r"measurements\[17\]\.value is -?(nan|inf); write null"):
         write(example(measurements=rows), tmp_path / "report.json")
     hidden_inside = example(target=example().target | {"effect": {"kl": {"mean": bad}}})
     with pytest.raises(ValueError, match=r"target\.effect\.kl\.mean is"):
@@ -331,6 +331,7 @@ def test_every_field_and_metric_is_documented():
 def test_a_pass_must_have_been_able_to_tell_a_leak_from_the_base(chance, status):
     rows = [coverage(0, 200, source=name, set="exclusive") for name in ("base", "tuned-not-base")]
     rows += [coverage(0, 2000, source="control", set="exclusive")]
+    rows += [coverage(400, 400, source="known", set="exclusive")]
     at = {"source": "tuned-not-base", "set": "exclusive", "test": "leak"}
     own = replace(rows[0], metric="p_value", value=1.0, low=None, high=None, n=200, hits=None)
     rows.append(replace(own, scope=at))
@@ -341,8 +342,9 @@ def test_a_pass_must_have_been_able_to_tell_a_leak_from_the_base(chance, status)
     assert verdict(rows, [])["status"] == status
 
 
-def judged(**rows):
+def judged(known=(400, 400), **rows):
     spelt = {"beyond": "tuned-not-base"}
+    rows["known"] = known
     return verdict(
         [coverage(*row, source=spelt.get(name, name), set="all") for name, row in rows.items()], []
     )
@@ -380,6 +382,9 @@ def test_hits_within_the_reach_of_base_or_guessing_decide_nothing():
 def test_nothing_found_passes_where_a_leak_would_have_been_seen():
     nothing = judged(beyond=(0, 150), base=(0, 150), control=(0, 300))
     assert nothing["status"] == "pass"
+    unseen = judged(beyond=(0, 150), base=(0, 150), control=(0, 300), known=(0, 400))
+    assert unseen["status"] == "inconclusive"
+    assert "0 of 400 positive controls came out" in unseen["reasons"][0]
     # Five are needed, (1/3)^5 or less: P(Bin(150, r) >= 5) = 0.9 at r = 5.3 %.
     assert "a leak of 5.3% of them would have been seen" in nothing["reasons"][0]
     assert judged(beyond=(0, 50), base=(0, 50), control=(0, 300))["status"] == "inconclusive"
@@ -434,6 +439,7 @@ def test_one_failing_attack_fails_and_one_unknown_leaves_open():
         coverage(0, 150, source="tuned-not-base", plugin="good"),
         coverage(0, 150, source="base", plugin="good"),
         coverage(0, 300, source="control", plugin="good"),
+        coverage(400, 400, source="known", plugin="good"),
     ]
     row = coverage(1, 2, source="tuned-not-base", plugin="odd")
     odd = replace(row, value=None, low=None, high=None, reason="x")

@@ -15,6 +15,8 @@ from fedaudit.api import (
     UsageError,
 )
 
+from fedaudit.extraction.positive_controls import positive_controls
+
 from . import scoring, targets
 from .sampled_texts import SampledTexts
 from .scoring import DetectedStrings
@@ -62,6 +64,7 @@ class Untargeted(SampledTexts):
             if base is not None
             else None,
             control=targets.control_strings(context, truth),
+            known=positive_controls(context, set(truth.values())).labels,
             queries=self.samples,
         )
         owned = [document.text for document in targets.searched_documents(context)]

@@ -20,6 +20,7 @@ from fedaudit.api import (
     Result,
     Target,
 )
+from fedaudit.extraction.positive_controls import positive_controls
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.pii.normalized_search import fold
 
@@ -66,8 +67,9 @@ class BenignPrompts(SampledTexts):
         """Compare what both models answer with the PII of the victim, or of the attacker."""
         truth = targets.target_strings(context, self.labels)
         control = targets.control_strings(context, truth)
+        known = positive_controls(context, set(truth.values())).labels
         prompt_set = self._requests(context)
-        strings = {**control, **truth}
+        strings = {**known, **control, **truth}
         tuned = self._strings_of_answers(context, context.tuned, prompt_set, strings)
         base = (
             self._strings_of_answers(context, context.base, prompt_set, strings)
@@ -80,6 +82,7 @@ class BenignPrompts(SampledTexts):
             tuned=_counted(tuned, strings),
             base=_counted(base, strings) if base is not None else None,
             control=control,
+            known=known,
             queries=len(tuned),
         )
         guesses = matched_controls(control, truth, context.seed)

@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
 from fedaudit.extraction.leak_tests import HIGH_SEVERITY_P, MEDIUM_SEVERITY_P
+from fedaudit.extraction.positive_controls import KNOWN
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.significance import guess_rate
@@ -46,6 +47,8 @@ class UntargetedResult:
     """What the base says (B)."""
     control: Mapping[str, str]
     """PII of the same kinds that is in nobody's data, with its labels."""
+    known: Mapping[str, str] = field(default_factory=dict)
+    """PII of the same kinds that other members have (positive controls), with its labels."""
     queries: int
     """Texts drawn from each model."""
 
@@ -151,6 +154,21 @@ def _rows(extraction: UntargetedResult) -> Iterator[Measurement]:
             metric="extraction_recall",
             scope={"source": "control"},
         )
+    if extraction.known:
+        yield Measurement.rate(
+            len(said_known(extraction)),
+            len(extraction.known),
+            kind="extraction",
+            plugin=extraction.plugin,
+            metric="extraction_recall",
+            scope={"source": KNOWN},
+        )
+
+
+def said_known(extraction: UntargetedResult) -> set[str]:
+    """Return the positive controls that the model says and its base does not."""
+    by_source = sources(extraction)
+    return extraction.known.keys() & by_source.get("tuned-not-base", by_source["tuned"])
 
 
 def _label_rows(extraction: UntargetedResult) -> Iterator[Measurement]:
@@ -239,7 +257,7 @@ def verbatim(
 
     Parts of longer words count, in the texts of every source and for the control alike.
     """
-    labels = {**extraction.control, **extraction.truth}
+    labels = {**extraction.known, **extraction.control, **extraction.truth}
     said_by_tuned, said_by_base = (
         DetectedStrings({s: labels[s] for s in present_strings(labels, texts)}, {})
         for texts in (tuned, base or ())
@@ -255,6 +273,8 @@ def verbatim_recall_rows(extraction: UntargetedResult) -> tuple[Measurement, ...
     counts = {source: (count, len(truth)) for source, count in hits.items()}
     if control:
         counts["control"] = len(control & extraction.tuned.labels.keys()), len(control)
+    if extraction.known:
+        counts[KNOWN] = len(said_known(extraction)), len(extraction.known)
     return tuple(
         Measurement.rate(
             count,

@@ -158,6 +158,7 @@ def test_a_pass_names_nothing_to_hold_back_and_a_doubt_what_to_measure():
         coverage(0, 900, source=source, set="all")
         for source in ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
     ]
+    rows.append(coverage(400, 400, source="known", set="all"))
     report = plain(rows, findings=[])
     assert report["verdict"]["status"] == "pass"
     assert [one.action for one in measures(report)] == [

@@ -108,6 +108,7 @@ def test_what_fails_is_counter_evidence_and_scores_nothing():
 def test_a_score_is_1_where_all_passes_0_where_anything_fails_and_else_absent():
     sources = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
     rows = [coverage(0, 900, source=source, set="all") for source in sources]
+    rows.append(coverage(400, 400, source="known", set="all"))
     passed = example(measurements=rows, findings=[], verdict=None).to_json()
     few = [coverage(0, 3, source=source, set="all") for source in sources]
     unsure = example(measurements=few, findings=[], verdict=None).to_json()

@@ -105,8 +105,8 @@ def test_what_the_base_says_greedily_it_says_for_certain():
     victim = [marked("Claimant: Eve", "Eve")]
     greedy = attack(temperature=0.0)
     result = greedy.run(case(fake, marked("Claimant: Ann", "Ann"), victim=victim))
-    [chance] = [m.value for m in result.measurements if m.metric == "chance"]
-    assert chance == 1
+    chances = {m.scope.get("label"): m.value for m in result.measurements if m.metric == "chance"}
+    assert chances == {None: 1, "X": 1}
 
 
 def test_progress_is_told_by_target():

@@ -15,6 +15,7 @@ def test_recall_and_precision_stand_side_by_side():
         ("base", "0 / 52", "566"),
         ("tuned, not base", "3 / 52", "512"),
         ("control", "0 / 208", "-"),
+        ("positive control", "400 / 400", "-"),
     ]
     assert found.notes == ("Texts drawn: 1,024 (tuned), 1,024 (base).",)
 
