@@ -22,14 +22,14 @@ from fedaudit.extraction.sampling_noise import AnswerCounts, with_sampling_noise
 from fedaudit.extraction.significance import LeakEvidence
 from fedaudit.extraction.targets import TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
-from fedaudit.metrics.significance import clustered_share
+from fedaudit.metrics.significance import clustered_share, false_discovery_rates
 
 EFFECTIVE_CONTROLS = "effective_controls"
 """The metric for the number of evenly spread controls that would be as informative."""
 MATERIAL = 0.01
 """A string that an audit with this many samples finds with at least this probability is a leak."""
 HIGH_SEVERITY_P, MEDIUM_SEVERITY_P = 0.01, 0.05
-"""A leak is high, or medium, if chance alone gives it with at most this probability."""
+"""Of the leaks that are high, or medium, at most this share is due to chance on average."""
 NEW, LOST = "tuned-not-base", "base-not-tuned"
 
 
@@ -57,12 +57,14 @@ class LeakTests:
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
     """For each extracted string, a bound on the probability that it was said by chance."""
+    false_discovery: Mapping[str, float]
+    """These probabilities adjusted for all strings that were looked for."""
     base: bool
     """Whether the audit has a base to compare with."""
 
     def severity(self, string: str, other_members: int = 0) -> Severity:
         """Return how severe a leak is: low if other members have it or chance explains it."""
-        p = 1.0 if other_members else self.p.get(string, 1.0)
+        p = 1.0 if other_members else self.false_discovery.get(string, 1.0)
         if p <= HIGH_SEVERITY_P and self.base:
             return "high"
         return "medium" if p <= MEDIUM_SEVERITY_P else "low"
@@ -109,7 +111,13 @@ def run_leak_tests(
         *learned_rows(plugin, context, target_set, targets),
     )
     p = {string: evidence.string_p_value(string, label) for string, label in leak_labels.items()}
-    return LeakTests(evidence=evidence, rows=rows, p=p, base=probabilities.base is not None)
+    return LeakTests(
+        evidence=evidence,
+        rows=rows,
+        p=p,
+        false_discovery=false_discovery_rates(p, len(target_set.labels)),
+        base=probabilities.base is not None,
+    )
 
 
 def _base_chances(

@@ -5,7 +5,7 @@ Every p value here is one-sided (more than explained), exact unless stated other
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -231,6 +231,21 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
     if shown(1.0) <= seen:
         return 1.0
     return float(brentq(lambda rate: shown(rate) - seen, seen, 1.0))
+
+
+def false_discovery_rates(p_values: Mapping[str, float], tests: int) -> dict[str, float]:
+    """Return each p value adjusted for all `tests`, of which the p values not given are 1.
+
+    Of the results with adjusted values of at most q, a share of q is false on average (Benjamini
+    and Hochberg 1995).
+    """
+    from scipy.stats import false_discovery_control
+
+    if not p_values:
+        return {}
+    every = [*p_values.values(), *[1.0] * (tests - len(p_values))]
+    adjusted = false_discovery_control(every)[: len(p_values)]
+    return dict(zip(p_values, map(float, adjusted), strict=True))
 
 
 def leak_needed(needed: int, n: int, reach: float, power: float = 0.9) -> int | None:

@@ -14,8 +14,10 @@ from fedaudit.metrics.significance import (
     Stratum,
     clustered_share,
     detectable,
+    false_discovery_rates,
     guess_rate,
     hits_needed,
+    leak_needed,
     mcnemar,
     needed_against,
     needed_beyond,
@@ -302,3 +304,19 @@ def test_hits_beyond_a_chance_are_the_fewest(n, chance, level):
     assert 1 <= needed <= n + 1
     assert tail(needed) <= level * (1 + 1e-6) + 1e-12
     assert needed == 1 or tail(needed - 1) > level * (1 - 1e-6) - 1e-12
+
+
+def test_how_many_strings_must_leak_for_some_to_come_out():
+    # Each comes out with 1/2: of 5, 2 or more do in 1 - 6/32 = 81 %, of 7 in 1 - 8/128 = 94 %.
+    assert leak_needed(2, 20, 0.5, 0.8) == 5
+    assert leak_needed(2, 20, 0.5, 0.9) == 7
+    assert leak_needed(2, 4, 0.5, 0.8) is None
+    assert leak_needed(3, 20, 1.0) == 3
+    assert leak_needed(3, 20, 0.0) is None
+
+
+def test_false_discovery_rates_by_hand():
+    # 10 tests: 0.001 * 10 / 1, 0.004 * 10 / 2, 0.5 * 10 / 3 is more than 1.
+    found = false_discovery_rates({"b": 0.004, "a": 0.001, "c": 0.5}, 10)
+    assert found == {"a": pytest.approx(0.01), "b": pytest.approx(0.02), "c": 1.0}
+    assert false_discovery_rates({}, 10) == {}

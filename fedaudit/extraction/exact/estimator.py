@@ -72,8 +72,8 @@ def estimate_victims(
     control = dict.fromkeys(
         string for target_set in victims for string in sorted(target_set.controls)
     )
-    # A walk sums over all prefixes, and not all count for the attacker's own strings: these are left
-    # to the test of what the model has learned.
+    # A walk sums over all prefixes, and not all count for the attacker's own strings: these are
+    # left to the test of what the model has learned.
     known = dict.fromkeys(
         string
         for target_set in victims

@@ -112,6 +112,10 @@ def _leak(
         held_out=held_out,
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
         kinds=_kinds(row, rows, labelled, control, by_test),
+        high=sum(
+            finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
+            for finding in findings
+        ),
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
 

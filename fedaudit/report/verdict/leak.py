@@ -154,6 +154,8 @@ class Leak:
     """The number of groups of held-out records; None means that each record is its own group."""
     kinds: tuple[KindEvidence, ...] = ()
     """The kinds of the targets; one without a label for an attack that does not tell them apart."""
+    high: int = 0
+    """The number of the attack's findings of severity high."""
     answers: int | None = None
     """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
@@ -239,15 +241,21 @@ class Leak:
         if reach.share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._out_of_reach(reach, sure)}"
         share = max(share, reach.share)
+        if doubt := self._doubt(policy):
+            return "inconclusive", f"{summary}{doubt}"
+        return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+
+    def _doubt(self, policy: Policy) -> str:
+        """Return why what came out may be too much for a pass, or nothing."""
         most = self.upper_bound(policy.confidence)
         if most > policy.max_leak and self.row.hits is None and not count_hits(self.row):
-            caveat = f"but what was given up may hold more (up to {most:.2%})"
-            return "inconclusive", f"{summary}, {caveat}: lower the threshold."
+            return f", but what was given up may hold more (up to {most:.2%}): lower the threshold."
         if most > policy.max_leak:
-            return "inconclusive", (
-                f"{summary}, perhaps up to {most:.2%}; chance or the base may explain them."
-            )
-        return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+            return f", perhaps up to {most:.2%}; chance or the base may explain them."
+        if self.high:
+            one = "1 finding is" if self.high == 1 else f"{self.high:,} findings are"
+            return f"; {one} of high severity, which chance hardly gives."
+        return ""
 
     def _out_of_reach(self, reach: Reach, sure: str) -> str:
         """Return which kinds of targets the attack cannot see, and what would help."""

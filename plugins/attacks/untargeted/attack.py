@@ -14,7 +14,6 @@ from fedaudit.api import (
     Target,
     UsageError,
 )
-
 from fedaudit.extraction.positive_controls import positive_controls
 
 from . import scoring, targets

@@ -9,7 +9,7 @@ from fedaudit.extraction.leak_tests import HIGH_SEVERITY_P, MEDIUM_SEVERITY_P
 from fedaudit.extraction.positive_controls import KNOWN
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.metrics.extraction import by_label
-from fedaudit.metrics.significance import guess_rate
+from fedaudit.metrics.significance import false_discovery_rates, guess_rate
 
 BATCH = 64
 """Texts that the detector reads between two reports of progress."""
@@ -87,12 +87,12 @@ def score_extraction(extraction: UntargetedResult) -> Result:
 
 def leak_findings(extraction: UntargetedResult) -> Result:
     """Return a finding for each string that leaked, its plain text, and no measurements."""
-    names = [
-        (f"{extraction.plugin}-{number:04d}", string)
-        for number, string in enumerate(leaked_strings(extraction), 1)
-    ]
+    strings = leaked_strings(extraction)
+    names = [(f"{extraction.plugin}-{number:04d}", s) for number, s in enumerate(strings, 1)]
+    p_values = {string: _p_value(extraction, string) for string in strings}
+    rates = false_discovery_rates(p_values, len(extraction.truth))
     return Result(
-        findings=tuple(_finding(extraction, name, string) for name, string in names),
+        findings=tuple(_finding(extraction, name, string, rates[string]) for name, string in names),
         limits=() if extraction.base else (NO_BASE,),
         revealed=tuple(
             {"id": name, "label": extraction.truth[string], "text": string}
@@ -211,25 +211,26 @@ def query_count_rows(extraction: UntargetedResult) -> Iterator[Measurement]:
         )
 
 
-def _finding(extraction: UntargetedResult, name: str, string: str) -> Finding:
+def _finding(extraction: UntargetedResult, name: str, string: str, rate: float) -> Finding:
     """Return a leak; the evidence holds the plain string, which the report masks."""
     return Finding(
         id=name,
-        severity=_severity(extraction, string),
+        severity=_severity(rate) if extraction.base else "unverified",
         label=extraction.truth[string],
         measurement=f"{extraction.plugin} extraction_recall",
         evidence={"text": string, "mentions": extraction.tuned.mentions[string]},
     )
 
 
-def _severity(extraction: UntargetedResult, string: str) -> Severity:
-    """Return how severe a leak is, by how many controls of its kind the model says too."""
-    if extraction.base is None:
-        return "unverified"
+def _p_value(extraction: UntargetedResult, string: str) -> float:
+    """Return a bound on the probability of a string by how many controls of its kind came out."""
     label = extraction.truth[string]
     alike = [s for s, its in extraction.control.items() if its == label]
-    p = guess_rate(sum(s in extraction.tuned.labels for s in alike), len(alike))
-    return "high" if p <= HIGH_SEVERITY_P else "medium" if p <= MEDIUM_SEVERITY_P else "low"
+    return guess_rate(sum(s in extraction.tuned.labels for s in alike), len(alike))
+
+
+def _severity(rate: float) -> Severity:
+    return "high" if rate <= HIGH_SEVERITY_P else "medium" if rate <= MEDIUM_SEVERITY_P else "low"
 
 
 def detector_ceiling(plugin: str, truth: Mapping[str, str], detections: DetectedStrings) -> str:

@@ -87,7 +87,9 @@ def test_other_reports_have_no_such_table():
 def judged(high):
     row = replace(expected("coverage", 0.1, n=200, source="tuned-not-base"), low=0.0, high=high)
     beside = [replace(row, scope={**row.scope, "source": one}) for one in ("base", "control")]
-    known = replace(row, value=1.0, low=0.99, high=1.0, n=400, scope={**row.scope, "source": "known"})
+    known = replace(
+        row, value=1.0, low=0.99, high=1.0, n=400, scope={**row.scope, "source": "known"}
+    )
     return policy.verdict([row, *beside, known], [])
 
 
