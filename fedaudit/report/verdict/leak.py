@@ -66,20 +66,23 @@ class KindEvidence:
     """The lower bound of the positive controls' mean score."""
     known_scored: int = 0
 
-    def drawn(self, level: float, policy: Policy) -> int | None:
-        """Return how many strings must have leaked for the answers to show it; None: never."""
-        from fedaudit.metrics.significance import (
-            hits_needed,
-            leak_needed,
-            needed_beyond,
-            upper_bound,
-        )
+    def hits_needed(self, level: float) -> int | None:
+        """Return how many hits among strings of this kind would show a leak; None: no number."""
+        from fedaudit.metrics.significance import hits_needed, needed_beyond
 
-        if not self.known or not self.controls or not self.n:
+        if not self.controls or not self.n:
             return None
         needed = hits_needed(self.n, min(self.control_hits, self.controls), self.controls, level)
         if needed is not None and self.chance is not None:
             needed = max(needed, needed_beyond(self.n, min(1.0, max(0.0, self.chance)), level))
+        return needed
+
+    def drawn(self, needed: int | None, policy: Policy) -> int | None:
+        """Return how many strings must have leaked for `needed` to come out; None: never."""
+        from fedaudit.metrics.significance import leak_needed, upper_bound
+
+        if not self.known:
+            return None
         misses = self.known - self.known_hits
         reach = 1 - upper_bound(misses, self.known, 1 - policy.confidence)
         return None if needed is None else leak_needed(needed, self.n, reach, policy.power)
@@ -195,7 +198,8 @@ class Leak:
         each = LEARNED_LEVEL / max(1, len(self.kinds))
         unseen, most = [], 0
         for kind in self.kinds:
-            counts = [kind.drawn(level, policy), kind.learned(each, policy)]
+            needed = kind.hits_needed(level) if kind.label else self.hits_needed(level)
+            counts = [kind.drawn(needed, policy), kind.learned(each, policy)]
             known = [count for count in counts if count is not None]
             if known:
                 most = max(most, min(known))
