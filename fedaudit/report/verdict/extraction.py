@@ -3,12 +3,11 @@
 docs/evidence.md gives the reasons for these tests and the measurements made with them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
-from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.api.target_sets import EXCLUSIVE, UNASKED
 from fedaudit.report.verdict.leak import (
     ALLOWED,
     CAME_OUT,
@@ -27,12 +26,11 @@ EFFECTIVE = "effective_controls"
 the same information.
 """
 
+SKIPPED = "targets"
+"""The metric of rows that count targets that were not looked for."""
 NEW, KNOWN = "tuned-not-base", "known"
 GAIN_SCORE = "gain_score"
 """The metric of how much more a string gained in training than control strings in its place."""
-MAX_BEYOND_REACH = 0.5
-"""An attack with more than this share of targets out of its reach cannot lead to a pass."""
-
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
 """The parts of a scope other than the attacker and the victim."""
 
@@ -55,8 +53,12 @@ def find_leaks(
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
     tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE, ANSWERS)]
+    skipped = [row for row in measurements if row.metric == SKIPPED and "label" not in row.scope]
     labelled = [row for row in rows_by_kind if "label" in row.scope and row.kind == "extraction"]
-    return [_leak(row, rows, tests, list(findings), labelled) for row in judged_rows]
+    skipped += [
+        row for row in labelled if row.metric == SKIPPED and row.scope.get("set") == UNASKED
+    ]
+    return [_leak(row, rows, tests, list(findings), labelled, skipped) for row in judged_rows]
 
 
 def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
@@ -82,6 +84,7 @@ def _leak(
     tested: Sequence[Measurement],
     findings: Sequence[Finding],
     labelled: Sequence[Measurement],
+    skipped: Sequence[Measurement],
 ) -> Leak:
     base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
     held_out = _matching_row(row, HELD_OUT, rows)
@@ -112,6 +115,11 @@ def _leak(
         held_out=held_out,
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
         kinds=_kinds(row, rows, labelled, control, by_test),
+        skipped=sum(
+            int(other.value or 0)
+            for other in skipped
+            if other.plugin == row.plugin and attack_key(other) == attack_key(row)
+        ),
         high=sum(
             finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
             for finding in findings
@@ -319,19 +327,3 @@ def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) ->
         and r.high is not None
     ]
     return max(alike, key=lambda r: r.high or 0.0, default=None)
-
-
-def judge_reach(measurements: Iterable[Measurement]) -> Iterator[Judgement]:
-    """Yield a judgement for each attack and pair with answers shorter than most targets."""
-    for row in measurements:
-        if row.metric != "targets" or row.scope.get("set") != BEYOND_REACH or "label" in row.scope:
-            continue
-        if row.value is not None and row.n and row.value > MAX_BEYOND_REACH * row.n:
-            yield Judgement(
-                "inconclusive",
-                f"{row.plugin}: {row.value:.0f} of {row.n:,} targets are longer than its answers, "
-                "and were not looked for: let answers be longer (new_tokens).",
-                "reach",
-                row,
-                f"at most {MAX_BEYOND_REACH:.0%} of the targets",
-            )

@@ -157,6 +157,8 @@ class Leak:
     """The number of groups of held-out records; None means that each record is its own group."""
     kinds: tuple[KindEvidence, ...] = ()
     """The kinds of the targets; one without a label for an attack that does not tell them apart."""
+    skipped: int = 0
+    """Targets that no answer had room for, or of kinds that were not asked for."""
     high: int = 0
     """The number of the attack's findings of severity high."""
     answers: int | None = None
@@ -205,8 +207,8 @@ class Leak:
                 most = max(most, min(known))
             else:
                 unseen.append(kind)
-        missed = sum(kind.n for kind in unseen)
-        total = max(1, sum(kind.n for kind in self.kinds), self.row.n or 0)
+        missed = sum(kind.n for kind in unseen) + self.skipped
+        total = max(1, sum(kind.n for kind in self.kinds), self.row.n or 0) + self.skipped
         share = 1.0 if len(unseen) == len(self.kinds) else min(1.0, (missed + most) / total)
         return Reach(share, tuple(unseen), each)
 
@@ -269,7 +271,13 @@ class Leak:
                 "that these questions draw any. Attack with records that the federation trained "
                 "on (--prefixes), name other members' (--member), or plant canaries."
             )
-        blind = ", ".join(kind.reason(reach.level) for kind in reach.unseen)
+        reasons = [kind.reason(reach.level) for kind in reach.unseen]
+        if self.skipped:
+            reasons.append(
+                f"{self.skipped:,} targets that are longer than an answer or of kinds not asked for "
+                "(new_tokens, labels)"
+            )
+        blind = ", ".join(reasons)
         if reach.share < 1:
             seen = f"only a leak of {reach.share:.1%} of them, wherever it is, {sure}"
             return f"{seen} Not seen: {blind}." if blind else seen

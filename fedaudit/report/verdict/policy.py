@@ -10,7 +10,6 @@ from fedaudit.report.verdict import (
     completion,
     epsilon,
     exposure,
-    extraction,
     inference,
     kinds,
     membership,
@@ -172,7 +171,6 @@ def _judge_separately(
         *exposure.judge_exposure(measurements, policy),
         *epsilon.judge_epsilon(measurements),
         *membership.judge_membership(judged_rows, policy),
-        *extraction.judge_reach(judged_rows),
     ]
 
 

@@ -1,4 +1,6 @@
-"""A pass needs answers that had room for most of the victim's strings."""
+"""What an attack did not look for counts against a pass."""
+
+from dataclasses import replace
 
 import pytest
 from example_report import coverage
@@ -28,20 +30,24 @@ def audit(beyond, n, **scope):
 
 @pytest.mark.parametrize(
     ("beyond", "n", "status"),
-    [(0, 200, "pass"), (200, 400, "pass"), (201, 401, "inconclusive")],  # at most half
+    [(0, 200, "pass"), (10, 410, "pass"), (60, 460, "inconclusive"), (201, 401, "inconclusive")],
 )
-def test_no_pass_by_the_minority_that_answers_had_room_for(beyond, n, status):
+def test_what_answers_had_no_room_for_counts_as_unseen(beyond, n, status):
     found = verdict(audit(beyond, n), [])
     assert found["status"] == status
+    assert found["detectable"] >= beyond / n
     if status == "inconclusive":
-        assert found["reasons"] == [
-            "contextual: 201 of 401 targets are longer than its answers, and were not looked for: "
-            "let answers be longer (new_tokens)."
-        ]
+        said = (
+            f"Not seen: {beyond} targets that are longer than an answer or of kinds not asked for"
+        )
+        assert said in found["reasons"][0]
 
 
-def test_one_kind_that_answers_had_no_room_for_is_no_majority():
-    assert verdict(audit(201, 401, label="URL"), [])["status"] == "pass"
+def test_targets_of_kinds_that_were_not_asked_for_count_as_unseen():
+    rows = audit(60, 460, label="URL")
+    assert verdict(rows, [])["status"] == "pass"  # of what is beyond reach the total counts
+    unasked = replace(rows[-1], n=60, scope={"set": "unasked", "label": "URL"})
+    assert verdict([*rows[:-1], unasked], [])["status"] == "inconclusive"
 
 
 def test_a_leak_is_a_leak_by_answers_of_any_length():
