@@ -274,8 +274,8 @@ class Leak:
         reasons = [kind.reason(reach.level) for kind in reach.unseen]
         if self.skipped:
             reasons.append(
-                f"{self.skipped:,} targets that are longer than an answer or of kinds not asked for "
-                "(new_tokens, labels)"
+                f"{self.skipped:,} targets that are longer than an answer or of kinds that were "
+                "not asked for (new_tokens, labels)"
             )
         blind = ", ".join(reasons)
         if reach.share < 1:
