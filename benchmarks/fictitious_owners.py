@@ -56,7 +56,7 @@ def in_common(first: Entity, second: Entity) -> tuple[bool, ...]:
 def z_of(register: str, known: tuple[bool, ...]) -> float:
     """Return z where every question about the attributes that are known is answered rightly."""
     plugin = SETTINGS[register]
-    return plugin.score([plugin.paraphrases * one for one in known], NEVER).z
+    return float(plugin.score([plugin.paraphrases * one for one in known], NEVER).z)
 
 
 def scores(row: Sequence[float], nothing: float, rounds: int) -> Scores:

@@ -68,6 +68,7 @@ def decide_committed(
     decision = commitment.withhold_uncommitted(counted, status)
     all_rows = decision_rows(decision, scores, threshold, truth)
     committed_rows = (
+        *rows.level_rows(alpha, threshold),
         *commitment.drop_threshold(all_rows, first, decision, status),
         *commitment.commitment_counts(scores, status),
     )

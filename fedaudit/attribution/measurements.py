@@ -87,6 +87,12 @@ def _untested_rows(decision: Decision, threshold: float) -> Iterator[Measurement
         yield row(PROTOCOL, "stouffer_z", None, scope, n=0, baseline=threshold, reason=reason)
 
 
+def level_rows(alpha: float, threshold: float) -> Iterator[Measurement]:
+    """Yield the error level and the threshold of a decision."""
+    yield row(PROTOCOL, "alpha", alpha)
+    yield row(PROTOCOL, "tau", threshold)
+
+
 def paper_rule_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield whom the paper's rule flags, and its rates where the truth is known."""
     flagged: dict[str, set[str]] = {}
@@ -145,7 +151,9 @@ def error_rates(
 def calibration_rows(calibration: Calibration) -> Iterator[Measurement]:
     """Yield how often simulated federations like this one flag innocent and marked clients."""
     for point in calibration.points:
-        scope = {"strength": point.strength}
+        scope: dict[str, object] = {"strength": point.strength}
+        if point.rounds is not None:
+            scope["rounds"] = point.rounds
         yield _simulated("innocent_flagged", point.accused, calibration.federations, scope)
         if point.caught:
             yield _simulated("marked_found", point.caught, calibration.federations, scope)

@@ -239,8 +239,9 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
         )
     if decision.tests and sets_known:
         yield (
-            "a test that answers to a negative share of another client's update as to a positive "
-            "one would accuse somebody innocent in about a tenth of federations"
+            "where scores rise with negative shares of the strongest clients' updates, the test is "
+            "taken to answer to these as to positive ones; one that does so too weakly to be "
+            "noticed may accuse an innocent client more often"
         )
     if decision.tests and max(len(t.rounds) for t in decision.tests) == 1:
         yield (

@@ -30,8 +30,15 @@ ATTRIBUTION = {
         *((metric, frozenset[str]()) for metric in ("marks", "unopened")),
         ("committed", frozenset({"mark"})),
     },
+    "levels": {(metric, frozenset[str]()) for metric in ("alpha", "tau")},
     "simulated": {
-        (metric, frozenset({of})) for metric in _SIMULATED for of in ("client", "strength")
+        (metric, keys)
+        for metric in _SIMULATED
+        for keys in (
+            frozenset({"client"}),
+            frozenset({"strength"}),
+            frozenset({"strength", "rounds"}),
+        )
     },
     "time": {(metric, frozenset({"step"})) for metric in ("seconds", "overhead")},
 }

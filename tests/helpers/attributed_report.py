@@ -89,13 +89,21 @@ def absent(name="ward-5", **scope):
     )
 
 
+def power(hits=97, **scope):
+    """Return in how many of a hundred simulated federations a usual mark is found."""
+    return share("fed_attr", "marked_found", hits, 100, strength=14.0, rounds=5, **scope)
+
+
 def innocent(**scope):
-    """Return the rows of clients that are not flagged."""
+    """Return the rows of clients that are not flagged, where a usual mark would have been seen."""
     return [
-        one
-        for name, (mark, scores) in SCORES.items()
-        if name not in TRUTH
-        for one in client(name, mark, scores, **scope)
+        *(
+            one
+            for name, (mark, scores) in SCORES.items()
+            if name not in TRUTH
+            for one in client(name, mark, scores, **scope)
+        ),
+        power(**scope),
     ]
 
 

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from attributed_report import attributed as rows
 from attributed_report import findings as accusations
-from attributed_report import innocent
+from attributed_report import innocent, power
 from attributed_report import report as attributed
 from example_report import coverage, example
 from gated_report import inferred, recalled
@@ -244,6 +244,8 @@ JUDGED = {
                           coverage(0, 100, source="base"),
                           coverage(0, 300, source="control"), beyond(101, 201)], "inconclusive"),
         "one pair of clients": (one_pair(30), "fail"),
+        "no client flagged": (innocent(), "pass"),
+        "a mark would not have been seen": ([*innocent()[:-1], power(89)], "inconclusive"),
     }
 }  # fmt: skip
 

@@ -2,12 +2,13 @@
 
 Federations like the scored one are simulated: they have its clients, rounds, designs and weights,
 and chance scores drawn from its null marks. First no client is marked; then one is, with each of
-`STRENGTHS`, and each other estimate holds a random share of its update in every round.
+`strengths`, and each other estimate holds a random share of its update in every round.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import UsageError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 """Mean Z of the marked client; 0: nobody is marked."""
+USUAL_SCORE = 14 / 5**0.5
+"""A round's mean score of a mark of the usual strength: Z 14 after five rounds, as in the paper."""
 FEDERATIONS = 100
 """Simulated federations of each strength, for a report."""
 MOST_TESTS = 200
@@ -39,6 +42,8 @@ class PowerEstimate:
     """Results over the simulated federations with one strength of the marked client."""
 
     strength: float
+    rounds: int | None = None
+    """Where this is the usual strength: the rounds over which a mark has it."""
     accused: Estimate
     """Federations in which an innocent client was flagged."""
     published: Estimate
@@ -87,8 +92,10 @@ def calibrate(
         )
     points: list[PowerEstimate] = []
     innocents, flagged = Counter[str](), Counter[str]()
-    total = federations * len(STRENGTHS)
-    for strength in STRENGTHS:
+    rounds, usual = usual_strength(scores)
+    strengths = sorted({*STRENGTHS, usual})
+    total = federations * len(strengths)
+    for strength in strengths:
         accused = published = caught = 0
         for number in range(federations):
             rng = np.random.default_rng([seed, int(strength * 1000), number])
@@ -112,6 +119,7 @@ def calibrate(
         points.append(
             PowerEstimate(
                 strength=strength,
+                rounds=rounds if strength == usual else None,
                 accused=wilson(accused, federations),
                 published=wilson(published, federations),
                 caught=wilson(caught, federations) if strength else None,
@@ -124,6 +132,13 @@ def calibrate(
         innocent=dict(innocents),
         accused=accused_by_client,
     )
+
+
+def usual_strength(scores: Scores) -> tuple[int, float]:
+    """Return in how many rounds the typical client took part, and a usual mark's mean Z in them."""
+    took = Counter(client for r in scores.rounds for client in r.clients)
+    rounds = median_low(took.values())
+    return rounds, round(USUAL_SCORE * rounds**0.5, 1)
 
 
 def simulated_federations(scores: Scores, asked: int | None) -> int:

@@ -1,6 +1,7 @@
 """How much of Z comes from other clients' marked documents, by the scores and any known sets."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -62,8 +63,9 @@ def contamination_hypotheses(
 ) -> "Iterator[tuple[str, ContaminationHypotheses, bool]]":
     """Yield each client with what others may add to its Z under a mark, where the sets are known.
 
-    The last entry is whether every group of clients that may be marked was tried: many clients form
-    too many groups.
+    If scores show that the test answers to negative shares, too, the sizes of shares count. The
+    last entry is whether every group of clients that may be marked was tried: many clients form too
+    many groups.
     """
     import numpy as np
 
@@ -80,14 +82,16 @@ def contamination_hypotheses(
     rounds = [
         _round_shares_of_mark(r, mark, evidence_by_client, shares[r.round]) for r in scores.rounds
     ]
-    shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
-    candidates = candidates_with_known_sets(evidence_by_client, _strength(scores), shares_by_round)
-    groups = enumerate_groups(candidates)
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in evidence_by_client.values()]),
         spreads=np.array([evidence.spread for evidence in evidence_by_client.values()]),
         degrees_of_freedom=[degrees[name] for name in names],
     )
+    if known_contamination.answers_to_negative_shares(rounds, clients):
+        rounds = [replace(r, shares=np.abs(r.shares)) for r in rounds]
+    shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
+    candidates = candidates_with_known_sets(evidence_by_client, _strength(scores), shares_by_round)
+    groups = enumerate_groups(candidates)
     members = np.array([[name in group for name in names] for group in groups])
     starts = [response.start for response in TEST_RESPONSES if response.start is not None]
     tried = enumerate_hypotheses(

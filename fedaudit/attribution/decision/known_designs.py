@@ -106,7 +106,7 @@ def _round_shares(
 
 
 def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
-    """Yield what each client adds to its Z for each mark, with a 95 % interval.
+    """Yield what each client adds to its Z for each mark, with intervals of 95 % together.
 
     `shares` are the shares of other clients in each scored estimate (`estimate_shares`).
     """
@@ -119,7 +119,9 @@ def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
         marked = [_score_differences(r, mark) for r in scores.rounds]
         values, nulls = [x for x, _ in marked], [x for _, x in marked]
         for client, contribution in zip(
-            scores.clients, contributions(matrices, values, nulls), strict=True
+            scores.clients,
+            contributions(matrices, values, nulls, marks=len(scores.marks)),
+            strict=True,
         ):
             if contribution.rounds:
                 yield Measurement(

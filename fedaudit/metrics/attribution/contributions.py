@@ -16,7 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 LEVEL = 0.95
-"""The confidence level of the intervals."""
+"""The confidence level of all intervals together."""
 CLOSE = 1e-8
 """The largest share of other clients in a combination of scores that isolates a client."""
 
@@ -34,9 +34,12 @@ class Contribution:
 
 
 def contributions(
-    shares: Sequence[Array], scores: Sequence[Array], null: Sequence[Array]
+    shares: Sequence[Array], scores: Sequence[Array], null: Sequence[Array], *, marks: int = 1
 ) -> list[Contribution]:
-    """Return each client's contribution with its 95 % interval.
+    """Return each client's contribution with its interval.
+
+    All intervals, of all clients under so many `marks`, hold together with a probability of 95 %
+    (Bonferroni): the intervals of the strongest are the ones that people look at.
 
     For each round, `shares` (estimates, clients) has the share of every client's update in each
     estimate: 1 for its target, 0 for clients that did not take part. `scores` (estimates,) are
@@ -49,16 +52,16 @@ def contributions(
     numbers of estimates, clients or null marks.
     """
     design, observed = np.concatenate(shares), np.concatenate(scores)
-    marks = np.concatenate(null)
-    if not len(design) == len(observed) == len(marks):
+    by_chance = np.concatenate(null)
+    if not len(design) == len(observed) == len(by_chance):
         raise ValueError("Every estimate has a score, and as many null scores as the others.")
     inverse = np.asarray(np.linalg.pinv(design), dtype=np.float64)
     estimates = inverse @ observed
     residuals: Array = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1)
-    spread = _spread(inverse, marks)
+    spread = _spread(inverse, by_chance)
     took = [sum(bool(s[:, client].any()) for s in shares) for client in range(design.shape[1])]
     root = np.sqrt(took)
-    reach = _quantile(marks.shape[1]) * spread
+    reach = _quantile(by_chance.shape[1], sum(count > 0 for count in took) * marks) * spread
     return [
         Contribution(
             value=float(estimates[client] * root[client]),
@@ -83,9 +86,9 @@ def _spread(inverse: Array, null: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(normal, shown)))
 
 
-def _quantile(marks: int) -> float:
-    """Return the half-width of an interval in standard deviations."""
+def _quantile(marks: int, intervals: int) -> float:
+    """Return the half-width of one of so many intervals in standard deviations."""
     from scipy.special import ndtri, stdtrit
 
-    upper = (1 + LEVEL) / 2
+    upper = 1 - (1 - LEVEL) / 2 / max(1, intervals)
     return float(stdtrit(marks, upper) if marks else ndtri(upper))

@@ -7,6 +7,7 @@ rounds must be explained by the shares that it holds, in proportion, as far as t
 are not due to chance. A hypothesis that leaves another client's scores unexplained is rejected.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,10 @@ from fedaudit.metrics.attribution.hypotheses import CLOSE, GroupHypotheses
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
+MARKED = 4.0
+"""The standard deviations by chance from which a client's Z counts as that of a marked client."""
+NEGATIVE = 1.645
+"""Standard deviations by chance that scores at negative shares exceed in 5 % of cases."""
 FARTHEST = 1e6
 """A number of standard deviations by chance that no Z reaches."""
 
@@ -60,6 +65,25 @@ class ClientStatistics:
     """The standard deviation of each Z by chance."""
     degrees_of_freedom: Sequence[float]
     """The degrees of freedom of each Z's Student's t by chance; 0 for the normal distribution."""
+
+
+def answers_to_negative_shares(rounds: Sequence[MixedScores], clients: ClientStatistics) -> bool:
+    """Return whether scores rise where estimates hold less than nothing of the mark.
+
+    The mark is taken to be that of the clients whose Z is above `MARKED` standard deviations, in
+    proportion to Z. The other clients' scores where the share of it is negative are regressed on
+    that share; a test that answers in proportion, or to positive shares alone, passes `NEGATIVE` in
+    at most 5 % of cases.
+    """
+    deviations = clients.z / clients.spreads
+    marked = deviations > MARKED
+    weights = np.where(marked, deviations, 0.0)
+    risen = variance = 0.0
+    for mixed in rounds:
+        held = np.where(mixed.present & ~marked, np.minimum(mixed.shares @ weights, 0.0), 0.0)
+        risen -= float(held @ mixed.differences)
+        variance += float(np.square(held * clients.spreads).sum())
+    return risen > NEGATIVE * math.sqrt(variance)
 
 
 def contamination_hypotheses(

@@ -39,7 +39,8 @@ ATTRIBUTION_ANSWERS = {
     "pass": "The test flags no client: at this strength nobody's updates show the marked documents"
     " more clearly than chance and other clients' marks may explain. That is no proof that nobody"
     " trained on them.",
-    "inconclusive": "This report cannot say whether a client trained on the marked documents.",
+    "inconclusive": "This report cannot say whether a client trained on the marked documents: the"
+    " reasons say what is missing.",
 }
 
 MEMORIZATION_ANSWERS = {

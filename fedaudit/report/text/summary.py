@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.report import query
-from fedaudit.report.number_format import NOT_MEASURED, number
+from fedaudit.report.number_format import NOT_MEASURED, as_percent, number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.text.answers import (
     ANSWERS,
@@ -64,8 +64,30 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
     sentences = [answers[report["verdict"]["status"]]]
     if len(answer_sets) + bool(_attribution(report)) > 1 and report["verdict"]["status"] == "fail":
         sentences = _failures(report) or sentences
+    sentences += _error_level(report)
     keyed = any("key" in row["scope"] for _, rows in attacks for row in rows)
     return [sentence for sentence in (unfinished, *sentences, keyed and KEYED) if sentence]
+
+
+def _error_level(report: Row) -> list[str]:
+    """Return the error level of an attribution and what was simulated of it, if it was a single."""
+    rows = [row for row in _attribution(report) if "variant" not in row["scope"]]
+    levels = {row["metric"]: row["value"] for row in rows if row["metric"] in ("alpha", "tau")}
+    if len(levels) < 2 or None in levels.values():
+        return []
+    text = (
+        f"The error level alpha is {as_percent(levels['alpha'])}, the threshold tau"
+        f" {number(levels['tau'])}"
+    )
+    wrong = [r for r in rows if r["metric"] == "innocent_flagged" and "strength" in r["scope"]]
+    worst = max(wrong, key=lambda row: (row["value"] or 0.0, row["high"] or 0.0), default=None)
+    if worst is None or worst["value"] is None:
+        return [f"{text}; how often an innocent client is flagged was not simulated."]
+    return [
+        f"{text}: in simulated federations with these settings an innocent client was flagged in"
+        f" {worst['hits']:,} of {worst['n']:,}, whichever strength a mark had (at most"
+        f" {percent(worst['high'])} with 95 % confidence)."
+    ]
 
 
 def _failures(report: Row) -> list[str]:

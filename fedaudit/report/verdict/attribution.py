@@ -15,6 +15,12 @@ MOST_NAMED = 10
 NOT_JUDGED = "Only methods ran that the verdict does not go by: it goes by the protocol fed_attr."
 NO_CLIENT = "fed_attr tested no client."
 
+FOUND = "marked_found"
+"""The metric of how often a marked client of simulated federations is flagged."""
+POWER = 0.9
+"""The share of simulated federations in which a usual mark is found, without which an attribution
+does not pass."""
+
 RULE = "attribution"
 StatusReason = tuple[str, str]
 """A status and the reason for it."""
@@ -97,9 +103,12 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of an attribution on each variant, and why; nothing if there was none.
 
     * fail          the protocol flags a client
-    * inconclusive  nobody is flagged, but a client could not be tested, nobody was, a mark has no
-                    matching commitment where such are required, or the protocol did not run
-    * pass          everybody was tested and nobody exceeds the threshold
+    * inconclusive  no client is flagged, but one could not be tested, none was, a mark has no
+                    matching commitment where such are required, a client with a mark of the usual
+                    strength would be flagged in fewer than `POWER` of simulated federations, or
+                    none were simulated, or the protocol did not run
+    * pass          all clients were tested, none exceeds the threshold, and a client with such a
+                    mark would have
     """
     variants: dict[str, list[Measurement]] = {}
     for row in measurements:
@@ -161,9 +170,26 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
             f"{_list_clients(unknown)}."
         )
     highest = clients[0]
-    return "pass", (
+    status, power = _power(rows)
+    return status, (
         f"{PROTOCOL}{tag}: none of {len(clients):,} clients is flagged: the highest Z is "
-        f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}."
+        f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}; {power}."
+    )
+
+
+def _power(rows: Iterable[Measurement]) -> StatusReason:
+    """Return whether a mark of the usual strength would have been found, and that in words."""
+    for row in rows:
+        if _protocol(row) and row.metric == FOUND and "rounds" in row.scope:
+            found = row.value or 0.0
+            passes = found >= POWER
+            return "pass" if passes else "inconclusive", (
+                f"a client with a mark of the usual strength (Z {row.scope['strength']} over "
+                f"{row.scope['rounds']} rounds) would be flagged in {found:.0%} of federations "
+                f"like this one{'' if passes else f', and a pass takes {POWER:.0%}'}"
+            )
+    return "inconclusive", (
+        "how often a client with a mark would be flagged was not simulated (--federations 100)"
     )
 
 

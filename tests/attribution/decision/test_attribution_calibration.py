@@ -51,17 +51,19 @@ def scores(null=(0.0,) * 300, rounds=2, rho=0.8):
 
 def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
     lines = calibrate(scores(rho=1e-12), federations=5).points
-    assert [line.strength for line in lines] == list(calibration.STRENGTHS)
+    # Besides, a usual mark: 14 / 5^(1/2) a round, which are 8.85 after two.
+    assert [line.strength for line in lines] == [0, 6, 8, 8.9, 10, 14, 20]
+    assert [line.rounds for line in lines] == [None] * 3 + [2] + [None] * 3
     # Six tests at 1 %: Z must exceed 4, and what estimates hold of others is next to nothing.
-    assert [line.accused.value for line in lines] == [0.0] * 6
-    assert [line.caught and line.caught.value for line in lines] == [None, 1, 1, 1, 1, 1]
+    assert [line.accused.value for line in lines] == [0.0] * 7
+    assert [line.caught and line.caught.value for line in lines] == [None, 1, 1, 1, 1, 1, 1]
     assert least_found(lines) == 6
 
 
 def test_marks_that_nobody_opened_count_in_simulated_federations_too():
     # Six tests at 1 % are within what the null marks support; 6 (1 + 10^9) are not.
     lines = calibrate(scores(rho=1e-12), federations=5, unopened=10**9).points
-    assert [line.caught and line.caught.value for line in lines] == [None, 0, 0, 0, 0, 0]
+    assert [line.caught and line.caught.value for line in lines] == [None, 0, 0, 0, 0, 0, 0]
     assert least_found(lines) is None
 
 
@@ -97,7 +99,7 @@ def test_a_marked_client_adds_what_the_others_estimates_hold():
 
 def test_whoever_knows_the_sets_is_given_what_was_drawn():
     lines = calibrate(scores(rho=0.8), federations=40, sets_known=True).points
-    assert [line.accused.value for line in lines] == [0.0] * 6
+    assert [line.accused.value for line in lines] == [0.0] * 7
     assert lines[-1].caught.value == 1
     # Chance is no different, so the paper's rule flags whom it flags without the sets.
     plain = calibrate(scores(rho=0.8), federations=40).points

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from statistics import NormalDist
 
 import pytest
+from attributed_report import power
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -382,7 +383,8 @@ def test_who_had_nothing_to_test_by_one_of_two_marks_is_no_pass():
         "1 of 2 clients could not be tested: b (answers had nothing to test by mark m1 in ro"
         in (judged.reason)
     )
-    [judged] = judge_attribution(measurements.decision_rows(decide(made), 4.0))
+    tested = list(measurements.decision_rows(decide(made), 4.0))
+    [judged] = judge_attribution([*tested, power()])
     assert judged.status == "pass"
 
 

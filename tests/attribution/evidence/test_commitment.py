@@ -294,9 +294,14 @@ def test_a_committed_mark_still_accuses_beside_one_that_is_not(tmp_path):
 
 def test_an_uncommitted_mark_leaves_no_pass(tmp_path):
     quiet = measured({}, marks=("m0", "m1"))
-    assert decided(quiet, tmp_path)["verdict"]["status"] == "pass"
     both = public(("m0", 0), ("m1", 1))
-    assert decided(quiet, tmp_path, both)["verdict"]["status"] == "pass"
+    for published, says in (
+        (None, "a client with a mark of the usual strength (Z "),
+        (both, "a client with a mark of the usual strength (Z "),
+        (both[:1], "mark m1 has no matching commitment"),
+    ):
+        [reason] = decided(quiet, tmp_path, published)["verdict"]["reasons"]
+        assert says in reason
     assert decided(quiet, tmp_path, both[:1])["verdict"]["status"] == "inconclusive"
 
 

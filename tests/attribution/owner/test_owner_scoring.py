@@ -99,7 +99,10 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
         return made, simulated
 
     made, simulated = rows(federations=3)
-    strengths = len(calibration.STRENGTHS)
+    # A usual mark has Z 6.26 (T = 1), 8.9, 10.8, 12.5 or, as is in the list, 14 after T rounds.
+    rounds, usual = calibration.usual_strength(scores)
+    assert usual == round(6.26099 * rounds**0.5, 1)
+    strengths = len({*calibration.STRENGTHS, usual})
     assert made["run"]["config"]["federations"] == 3
     assert sum("strength" in row["scope"] for row in simulated) == 2 * strengths - 1
     assert {row["n"] for row in simulated if "strength" in row["scope"]} == {3}

@@ -14,6 +14,7 @@ from fedaudit.metrics.attribution.hypotheses import GroupHypotheses, enumerate_h
 from fedaudit.metrics.attribution.known_contamination import (
     ClientStatistics,
     ContaminationHypotheses,
+    answers_to_negative_shares,
     contamination_hypotheses,
     upper_envelope,
 )
@@ -416,3 +417,23 @@ def test_the_hypotheses_that_are_kept_are_the_most_likely_at_every_z(lines, z_va
 
     for z in z_values:
         assert highest(kept, z) == pytest.approx(highest(moments, z), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("scores", "noticed"),
+    [
+        # The second client's estimate holds -0.4 of the first's mark, Z 10 in one round. The
+        # third's holds +0.4, which is no evidence. A score of 1.645 S is as far as chance may go.
+        ([10.0, 3.4, 9.0], True),
+        ([10.0, 3.2, -9.0], False),
+        ([10.0, -4.0, 4.0], False),
+        ([7.0, 7.0, 7.0], False),  # 3.5 S: no client is taken for marked
+    ],
+)
+def test_that_a_test_answers_to_negative_shares_is_noticed(scores, noticed):
+    held = [[0.0, 0.0, 0.0], [-0.4, 0.0, 0.0], [0.4, 0.0, 0.0]]
+    clients = ClientStatistics(
+        z=np.array(scores), spreads=np.full(3, 2.0), degrees_of_freedom=[0] * 3
+    )
+    found = [one_round(held, scores)]
+    assert answers_to_negative_shares(found, clients) is noticed

@@ -291,6 +291,31 @@ def test_a_pass_does_not_say_that_nobody_did_it():
     assert "more clearly than chance and other clients' marks may explain" in answer
 
 
+def test_the_error_level_stands_beside_the_verdict_on_every_page():
+    levels = [row("fed_attr", "alpha", 0.4), row("fed_attr", "tau", 0.5)]
+    simulated = [
+        share("fed_attr", "innocent_flagged", hits, 100, strength=strength)
+        for hits, strength in ((1, 0.0), (3, 6.0))
+    ]
+    document = report([*innocent(), *levels])
+    [_, told] = summary.verdict_sentence(document)
+    assert told == (
+        "The error level alpha is 40%, the threshold tau 0.5; how often an innocent client is "
+        "flagged was not simulated."
+    )
+    document = report([*innocent(), *levels, *simulated])
+    [_, told] = summary.verdict_sentence(document)
+    # Wilson's interval of 3 of 100 ends at 8.5 %.
+    assert told == (
+        "The error level alpha is 40%, the threshold tau 0.5: in simulated federations with these "
+        "settings an innocent client was flagged in 3 of 100, whichever strength a mark had (at "
+        "most 8.5 % with 95 % confidence)."
+    )
+    for page in (" ".join(" ".join(printed(document)).split()), html.render(document)):
+        assert told in page
+    assert markdown.render(document).partition("## ")[0].count(told) == 1
+
+
 def test_an_audit_with_both_speaks_of_both_and_of_a_failure_alone():
     document = report([*recalled(20), *attributed()])
     leaks, clients = summary.verdict_sentence(document)

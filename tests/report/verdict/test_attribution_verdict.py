@@ -10,6 +10,7 @@ from attributed_report import (
     baselines,
     findings,
     innocent,
+    power,
     privacy,
     protocol,
     row,
@@ -45,9 +46,25 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
         "tests": [],
         "detectable": None,
         "reasons": [
-            "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4."
+            "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4; a "
+            "client with a mark of the usual strength (Z 14.0 over 5 rounds) would be flagged in "
+            "97% of federations like this one."
         ],
     }
+
+
+def test_no_pass_where_a_usual_mark_would_not_have_been_seen():
+    *clients, _ = innocent()
+    for found, says in (
+        ([power(89)], "would be flagged in 89% of federations like this one, and a pass takes 90%"),
+        ([], "how often a client with a mark would be flagged was not simulated"),
+        ([replace(power(99), scope={"strength": 14.0})], "was not simulated"),
+    ):
+        judged = verdict([*clients, *found], [])
+        assert judged["status"] == "inconclusive"
+        assert says in judged["reasons"][0]
+    assert verdict([*clients, power(90)], [])["status"] == "pass"
+    assert verdict([*protocol(), power(10)], [])["status"] == "fail"
 
 
 def test_the_judged_row_is_of_all_rounds_though_one_round_is_higher():
@@ -71,10 +88,9 @@ def test_why_nobody_was_tested_is_the_protocols_word_in_any_order():
 
 def test_a_client_at_the_threshold_is_not_flagged():
     at = {"client": "c0", "mark": "m", "n": 1}
-    assert verdict([row("fed_attr", "stouffer_z", 4.0, baseline=4.0, **at)], [])["status"] == "pass"
-    assert verdict([row("fed_attr", "stouffer_z", 4.01, baseline=4.0, **at)], [])["status"] == (
-        "fail"
-    )
+    for z, status in ((4.0, "pass"), (4.01, "fail")):
+        found = [row("fed_attr", "stouffer_z", z, baseline=4.0, **at), power()]
+        assert verdict(found, [])["status"] == status
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The table of what simulated federations say of an attribution's settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedaudit.report.number_format import format_rate, percent
 from fedaudit.report.query import Row
@@ -20,7 +20,7 @@ def simulated_table(rows: Sequence[Row]) -> Table:
     by_strength: dict[str, dict[str, Row]] = {}
     for row in simulated:
         if "strength" in row["scope"]:
-            by_strength.setdefault(_marked(row["scope"]["strength"]), {})[row["metric"]] = row
+            by_strength.setdefault(_marked(row["scope"]), {})[row["metric"]] = row
     cells = [
         {
             "marked": marked,
@@ -38,8 +38,11 @@ def simulated_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def _marked(strength: object) -> str:
-    return f"one client, Z {strength:g}" if isinstance(strength, float) and strength else "nobody"
+def _marked(scope: Mapping[str, object]) -> str:
+    strength = scope["strength"]
+    if not (isinstance(strength, float) and strength):
+        return "nobody"
+    return f"one client, Z {strength:g}{' (usual strength)' if 'rounds' in scope else ''}"
 
 
 def _rate(row: Row | None) -> str:
