@@ -18,7 +18,8 @@ OWN_LIMITS = (
 )
 OWN_PART = (
     "Own part: what of Z is by the client's own update, where answers grow in proportion to what an"
-    " estimate holds; elsewhere others' marks show in it. It decides nothing."
+    " estimate holds; elsewhere others' marks show in it. All intervals hold together. It decides"
+    " nothing."
 )
 
 
