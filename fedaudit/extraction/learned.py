@@ -41,8 +41,8 @@ def learned_rows(
 ) -> Iterator[Measurement]:
     """Yield, by label, the mean gain score of targets and of positive controls, and a p value.
 
-    Kinds with fewer than `CONTROLS` control strings are left out, and there are no rows without a
-    base or with an engine that cannot score.
+    Kinds with fewer than `CONTROLS` control strings are left out. Without a base, or with an engine
+    that cannot score, nothing is measured.
     """
     if context.base is None or why_lacking(context.engine, {"score"}):
         return

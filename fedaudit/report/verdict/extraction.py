@@ -185,7 +185,7 @@ def _kind(label: str, n: int, alike: Sequence[Measurement], metric: str) -> Kind
         )
         return next(found, None)
 
-    control, known = find(metric, "control"), find(metric, KNOWN)
+    control, known, new = (find(metric, source) for source in ("control", KNOWN, NEW))
     effective, chance = find(EFFECTIVE, "control"), find("chance", "base")
     p = find("p_value", NEW, "learned")
     score, known_score = find(GAIN_SCORE, NEW), find(GAIN_SCORE, KNOWN)
@@ -195,6 +195,7 @@ def _kind(label: str, n: int, alike: Sequence[Measurement], metric: str) -> Kind
     return KindEvidence(
         label=label,
         n=n,
+        hits=count_hits(new) if new else 0,
         control_hits=count_hits(control) if control else 0,
         controls=controls,
         chance=chance.value if chance else None,

@@ -51,6 +51,7 @@ class KindEvidence:
 
     label: str
     n: int
+    hits: int = 0
     control_hits: int = 0
     controls: int = 0
     """The effective number of controls."""
@@ -103,6 +104,19 @@ class KindEvidence:
         rest = min(MEAN, self.learned_mean)
         count = detectable_count(self.learned_n, least, rest, level, policy.power)
         return None if count is None else min(self.n, -(-count * self.n // self.learned_n))
+
+    def unexplained(self) -> float:
+        """Return the p value of hits of a kind that has no controls: P(the base says as many).
+
+        With controls, the tests of all targets together decide.
+        """
+        from scipy.stats import binom
+
+        if self.controls or not self.hits:
+            return 1.0
+        if self.chance is None:
+            return 0.0
+        return float(binom.sf(self.hits - 1, self.n, min(1.0, max(0.0, self.chance))))
 
     def is_learned(self, level: float) -> bool:
         """Tell whether the model has learned strings of this kind."""
@@ -247,17 +261,24 @@ class Leak:
         if reach.share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._out_of_reach(reach, sure)}"
         share = max(share, reach.share)
-        if doubt := self._doubt(policy):
+        if doubt := self._doubt(level, policy):
             return "inconclusive", f"{summary}{doubt}"
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
-    def _doubt(self, policy: Policy) -> str:
+    def _doubt(self, level: float, policy: Policy) -> str:
         """Return why what came out may be too much for a pass, or nothing."""
         most = self.upper_bound(policy.confidence)
         if most > policy.max_leak and self.row.hits is None and not count_hits(self.row):
             return f", but what was given up may hold more (up to {most:.2%}): lower the threshold."
         if most > policy.max_leak:
             return f", perhaps up to {most:.2%}; chance or the base may explain them."
+        for kind in self.kinds:
+            if kind.label and (p := kind.unexplained()) <= level:
+                return (
+                    f"; {kind.hits:,} of {kind.n:,} {kind.label} did, which the base does not "
+                    f"explain (p = {p:.2g}), and no control string is of this kind: name some with "
+                    "--control."
+                )
         if self.high:
             one = "1 finding is" if self.high == 1 else f"{self.high:,} findings are"
             return f"; {one} of high severity, which chance hardly gives."

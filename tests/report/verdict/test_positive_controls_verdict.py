@@ -96,6 +96,22 @@ def test_a_kind_without_controls_counts_as_unseen():
     assert "DIAGNOSIS (100): no control string" in most["reasons"][0]
 
 
+def test_a_kind_without_controls_that_came_out_bars_a_pass():
+    """Eleven of twelve diagnoses came out and the base says each with 20 %: 12 * .2^11 * .8."""
+    at = {**AT, "label": "DIAGNOSIS"}
+    came_out = coverage(11, 12, source="tuned-not-base", **at)
+    chance = number("extraction", "contextual", "chance", 0.2, source="base", **at)
+    p = number("extraction", "contextual", "p_value", 1.0, source="tuned-not-base", **AT)
+    rest = [*counted(11), *kind("PERSON", 288), coverage(60, 60, source="known", **AT)]
+    rest.append(replace(p, n=288, scope={**p.scope, "test": "leak"}))
+    found = judged(rest, [came_out, replace(chance, n=12)])
+    assert found["status"] == "inconclusive"
+    assert "11 of 12 DIAGNOSIS did" in found["reasons"][0]
+    assert f"(p = {12 * 0.2**11 * 0.8 + 0.2**12:.2g})" in found["reasons"][0]
+    likely = judged(rest, [came_out, replace(chance, n=12, value=0.9)])
+    assert "the base does not explain" not in likely["reasons"][0]
+
+
 def test_what_the_model_has_learned_bars_a_pass_although_nothing_came_out():
     learned = judged(counted(), kind("PERSON", 300, known=(0, 60), learned=(1e-6, 2.0, 3.0)))
     assert learned["status"] == "inconclusive"
