@@ -14,6 +14,10 @@ INTERRUPTED = 6
 
 def main() -> None:
     """Run the command line; Ctrl-C is an interruption while that is imported, too."""
+    import signal
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C
     try:
         from fedaudit.cli import main as run
     except KeyboardInterrupt:
@@ -29,8 +33,6 @@ def main() -> None:
         run()
     except SystemExit as end:
         if end.code == INTERRUPTED:  # Python waits for workers; a second Ctrl-C does not
-            import signal
-
             signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         raise
     finally:

@@ -18,7 +18,7 @@ from fedaudit.api.records import Document, Finding, Measurement
 from fedaudit.data.corpus import DERIVED
 from fedaudit.report.document import to_plain
 from fedaudit.report.redaction import Redactor
-from fedaudit.system.files import atomic_text
+from fedaudit.system.outputs import REVEALED, write_output
 
 TEXT = "text"
 """The field of the evidence that holds the leaked text."""
@@ -202,4 +202,4 @@ def _map_strings(value: Any, write: Write) -> Any:
 def write_revealed_leaks(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
     """Write leaks as plain text, one per line, into a file that only its owner can read."""
     lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
-    atomic_text(path, "".join(lines), mode=0o600)
+    write_output(path, "".join(lines), REVEALED, mode=0o600)

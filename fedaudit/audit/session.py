@@ -45,8 +45,10 @@ from fedaudit.journal.shards import shard as parse_shard
 from fedaudit.journal.spot_checks import SHARE
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, key_for
-from fedaudit.system.files import check_target, existing_parent, make_folder
+from fedaudit.system import outputs
+from fedaudit.system.files import existing_parent, make_folder
 from fedaudit.system.locks import locked
+from fedaudit.system.outputs import check_output
 from fedaudit.system.staging import remove_stale_stages
 
 REPORT, REVEALED = "report.json", "revealed.jsonl"
@@ -289,11 +291,9 @@ class AuditSession:
         if (folder / "federation.json").exists():
             raise InputError(f"{folder} is a federation's folder; choose another --out.")
         copy = [self._copy] if self._copy else []
-        for file in copy:
-            if file.is_dir():
-                raise InputError(f"{file} is a folder; --json needs a file.")
-        for file in (path, folder / REVEALED, *copy):
-            check_target(file)
+        for file in (path, *copy):
+            check_output(file, outputs.REPORT)
+        check_output(folder / REVEALED, outputs.REVEALED)
         for above in (folder, *(file.parent for file in copy)):
             existing_parent(above)
 

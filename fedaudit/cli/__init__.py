@@ -49,10 +49,12 @@ from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.dp import group as dp
 from fedaudit.cli.exit_handling import (
+    finished_only,
     interrupt_hint,
     interrupt_received,
     invoke_command,
     note_interrupts,
+    print_crash,
 )
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
@@ -65,7 +67,7 @@ from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
-from fedaudit.system.files import explain_os_error
+from fedaudit.system.failures import machine_failure
 
 # Help texts have no markup: rich, which takes longer to load than they do, is not asked for them.
 typer.core.HAS_RICH = False
@@ -141,7 +143,7 @@ def main() -> None:
     try:
         _printable()
         with streams() as output:
-            with note_interrupts():
+            with note_interrupts(), finished_only():
                 code = _run()
             if lost := output.lost():
                 _say(
@@ -186,7 +188,7 @@ def _complete(command: Any) -> None:
         command.make_context("fedaudit", sys.argv[1:])  # which leaves by sys.exit
 
 
-def _run() -> int:
+def _run() -> int:  # noqa: PLR0911, one for each way to end
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
@@ -199,25 +201,25 @@ def _run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _report_interrupt()
     except Exception as error:
-        if isinstance(error, OSError) and (mistake := explain_os_error(error)):
-            _say(str(mistake))
-            return mistake.exit_code
         # Typer's own usage errors; it vendors click, whose classes it does not export.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             if text := error.format_message():
                 # Click and typer may both know what was meant.
                 _say(_HINT.join(dict.fromkeys(text.split(_HINT))))
             return int(error.exit_code)
-        return _report_interrupt() if interrupt_received() else _bug(error)
+        if interrupt_received():
+            return _report_interrupt()
+        if failure := machine_failure(error):
+            _say(str(failure))
+            return failure.exit_code
+        return _bug(error)
 
 
 def _bug(error: Exception) -> int:
     """Print the traceback, and say whose bug it is: fedaudit's, or a third-party plugin's."""
-    import traceback
-
     from fedaudit.config import registry
 
-    traceback.print_exc()
+    print_crash(error)
     name, package = registry.plugin_behind(error) or ("", "fedaudit ")
     is_fedaudit = package.startswith("fedaudit ")
     owner = "fedaudit" if is_fedaudit else f"the plugin {name!r} of {package}"

@@ -92,9 +92,9 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
 @contextmanager
 def watching(quiet: bool) -> Iterator["Watcher"]:
-    """Give the progress bars of a run, and turn SIGTERM and plugin crashes into errors within."""
+    """Give the progress bars of a run, and turn plugin crashes into errors within."""
     from fedaudit.cli.console import progress_bars
-    from fedaudit.cli.exit_handling import handle_sigterm, raise_plugin_crashes
+    from fedaudit.cli.exit_handling import raise_plugin_crashes
 
-    with handle_sigterm(), progress_bars(quiet) as bar, raise_plugin_crashes():
+    with progress_bars(quiet) as bar, raise_plugin_crashes():
         yield bar

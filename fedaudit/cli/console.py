@@ -203,17 +203,16 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None, command:
     """
     from fedaudit.api.errors import InputError
     from fedaudit.report.document import read
-    from fedaudit.system.files import check_target, existing_parent
+    from fedaudit.system.files import existing_parent
+    from fedaudit.system.outputs import REPORT, check_output
 
     folder = out or otherwise
     if folder.is_file():
         raise InputError(f"{folder} is a file; --out needs a folder.")
     if (folder / "federation.json").exists():
         raise InputError(f"{folder} is a federation's folder; choose another --out.")
-    if json is not None and json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
     for file in (folder / "report.json", json or folder / "report.json"):
-        check_target(file)
+        check_output(file, REPORT)
         existing_parent(file.absolute().parent)
     path = folder / "report.json"
     if path.exists() and read(path)["run"]["command"] != command:

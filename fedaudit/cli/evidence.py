@@ -28,9 +28,11 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
     """
     from fedaudit.cli.console import print_note
     from fedaudit.report import attestation
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import ATTESTATION, check_output, write_output
 
     signer = attestation.private_key(key)
+    attestation_path = attestation.attestation_path(path)
+    check_output(attestation_path, ATTESTATION)
     report, content = _read(path)
     checks = _checks(report, path, root)
     print_checks(checks)
@@ -38,8 +40,7 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
         print_note("Not signed: something differs from what the report says.")
         return DIFFERS
     statement = attestation.statement(report, content, _inputs(report, checks))
-    attestation_path = attestation.attestation_path(path)
-    atomic_text(attestation_path, attestation.sign(statement, signer))
+    write_output(attestation_path, attestation.sign(statement, signer), ATTESTATION)
     print_note(f"Written: {attestation_path}")
     return 0
 

@@ -1,9 +1,12 @@
 """Signals that ask a run to stop, and plugins that end a run unasked."""
 
+import itertools
+import os
 import signal
+import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -11,7 +14,8 @@ from typing import Any
 
 import typer
 
-from fedaudit.api.errors import PluginCrash
+from fedaudit.api.errors import BUG_EXIT_CODE, PluginCrash
+from fedaudit.system.failures import ARITY
 
 BEGINS = "Give the same command to begin again."
 NO_ANSWER, ANSWERS = (
@@ -27,23 +31,68 @@ GOES_ON = {
 }
 """What commands keep that are no audits, by their words."""
 
+TRACEBACK = "FEDAUDIT_TRACEBACK"
+"""The variable that asks for the messages of errors that are bugs."""
+
 _stop_requested = threading.Event()
 
 
 @contextmanager
 def note_interrupts() -> Iterator[None]:
-    """Record Ctrl-C within the block: a KeyboardInterrupt may also come from a plugin."""
+    """Record Ctrl-C and SIGTERM, which schedulers send, within the block.
+
+    A KeyboardInterrupt may also come from a plugin.
+    """
     _stop_requested.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as a shell starts what runs in the background
+            signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def finished_only() -> Iterator[None]:
+    """Let the process end within the block by an error or a result, not by a plugin's `os._exit`.
+
+    Its code would be taken for a verdict. The functions of `os` that end a process at once, or
+    put another program in its place, end it with 70 and name the plugin until the block is over.
+    Processes that are forked meanwhile may end as they like.
+    """
+    here, ending = os.getpid(), {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
+
+    def guarded(name: str) -> Callable[..., None]:
+        def end(*arguments: Any) -> None:
+            if os.getpid() != here:
+                ending[name](*arguments)
+            print(f"fedaudit: {_describe_exit(name)}", file=sys.stderr, flush=True)
+            ending["_exit"](BUG_EXIT_CODE)
+
+        return end
+
+    modules = [os, *([sys.modules["posix"]] if "posix" in sys.modules else [])]
+    for module, name in itertools.product(modules, ending):
+        setattr(module, name, guarded(name))
+    try:
+        yield
+    finally:
+        for module, (name, function) in itertools.product(modules, ending.items()):
+            setattr(module, name, function)
+
+
+def _describe_exit(name: str) -> str:
+    """Return one line on what ended the process by a function of `os`."""
+    from fedaudit.config import registry
+
+    files = [frame.filename for frame in traceback.extract_stack()]
+    return _describe_end(f"the process with os.{name}", registry.plugin_in(files))
 
 
 def interrupt_received() -> bool:
@@ -60,19 +109,6 @@ def interrupt_hint(arguments: Sequence[str]) -> str:
 
 
 @contextmanager
-def handle_sigterm() -> Iterator[None]:
-    """Treat SIGTERM, which schedulers send, like Ctrl-C: unfinished work is cleaned up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
 def raise_plugin_crashes() -> Iterator[None]:
     """Raise PluginCrash for whatever else would end the process: sys.exit, a library's panic.
 
@@ -80,7 +116,7 @@ def raise_plugin_crashes() -> Iterator[None]:
     """
     try:
         yield
-    except (Exception, GeneratorExit):
+    except Exception:
         raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not _by_a_plugin(error):
@@ -123,11 +159,45 @@ def _describe_crash(error: BaseException) -> str:
 
     frames = traceback.extract_tb(error.__traceback__)
     location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    plugin = registry.plugin_behind(error)
+    return _describe_end(f"with {type(error).__name__}{location}", registry.plugin_behind(error))
+
+
+def _describe_end(how: str, plugin: tuple[str, str] | None) -> str:
     source = (
         f"The plugin {plugin[0]!r} of {plugin[1]}" if plugin else "fedaudit, or a library under it,"
     )
     return (
-        f"{source} ended with {type(error).__name__}{location} in place of a result. That is a "
-        f"bug in {'the plugin' if plugin else 'fedaudit'}, not in your input."
+        f"{source} ended {how} in place of a result. That is a bug in "
+        f"{'the plugin' if plugin else 'fedaudit'}, not in your input."
     )
+
+
+def print_crash(error: BaseException) -> None:
+    """Print where an error came from, on stderr.
+
+    Its message is left out: it may quote a record. TRACEBACK=1 in the environment shows it too.
+    Nothing in it can steer the terminal.
+    """
+    from fedaudit.report.redaction import make_visible
+
+    shown = os.environ.get(TRACEBACK) == "1"
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in chain:
+        chain.insert(0, following)
+        following = following.__cause__ or (
+            None if following.__suppress_context__ else following.__context__
+        )
+    for one in chain:
+        lines = ["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__)]
+        text = str(one)
+        if not shown and type(one).__name__ == "_RemoteTraceback":  # a worker's, as text
+            text = "\n".join(line for line in text.splitlines() if line.startswith('  File "'))
+        elif not shown and not (
+            isinstance(one, AttributeError | NameError | ImportError)
+            or (isinstance(one, TypeError) and ARITY.match(text))
+        ):
+            text = f"(its text, which may quote records, is shown with {TRACEBACK}=1)"
+        lines.append(f"{type(one).__name__}: {text}\n")
+        for line in "".join(lines).splitlines():
+            print(make_visible(line), file=sys.stderr)

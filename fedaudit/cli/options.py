@@ -25,24 +25,23 @@ def file_to_write(text: str) -> Path:
     return Path(text)
 
 
-def json_to_write(path: Path | None) -> Path | None:
-    """Return the file of --json; one that holds anything but a JSON object is refused.
+REPORTING = {"compare": "COMPARISON", "scrub": "COUNTS", "merge": "REPORT"}
+"""What commands write to --json that write no report of their own, as kinds of outputs."""
 
-    It may be somebody's records, which a report would take the place of.
-    """
-    if path is None or not path.is_file() or path.is_symlink() or not path.stat().st_size:
+
+def json_to_write(context: typer.Context, path: Path | None) -> Path | None:
+    """Return the file of --json; raises InputError where something else is in its place."""
+    if path is None:
         return path
-    from fedaudit.api.errors import InputError
-    from fedaudit.system.files import read_json
+    from dataclasses import replace
 
-    try:
-        is_object = isinstance(read_json(path, f"There is no {path}."), dict)
-    except InputError:
-        is_object = False
-    if not is_object:
-        raise InputError(
-            f"{path} exists and is no JSON object, as a report is: give --json another name."
-        )
+    from fedaudit.system import outputs
+
+    command = context.command_path.partition(" ")[2]
+    kind = getattr(outputs, REPORTING.get(command, "REPORT"))
+    if command not in REPORTING:
+        kind = replace(kind, name=f"a report of {command}", command=command)
+    outputs.check_output(path, kind)
     return path
 
 

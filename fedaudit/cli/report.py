@@ -100,16 +100,22 @@ def report(
 
 
 def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires: str) -> int:
-    from fedaudit.api.errors import unknown_name_error
+    from fedaudit.api.errors import InputError, unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
     from fedaudit.report.checklist.validity import ownership
     from fedaudit.report.verdict import recheck
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import FORMS, check_output, write_output
 
     forms = _forms()
     if format_ not in {"terminal", *forms, *OWNED}:
         raise unknown_name_error("report format", format_, {"terminal", *forms, *OWNED})
+    if format_ == "html" and out is None:
+        out = path.with_suffix(".html")
+    if out is not None and format_ != "terminal":
+        check_output(out, FORMS[format_])
+        if out.resolve() == path.resolve():
+            raise InputError(f"{out} is the report itself; choose another file.")
     report = document.read(path)
     if format_ == "terminal":
         print_report(report)
@@ -120,12 +126,10 @@ def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires
         text = forms[format_](report)
     if message := recheck.recheck(report).message:
         print_note(message)
-    if format_ == "html" and out is None:
-        out = path.with_suffix(".html")
     if out is None:
         _print(text, format_)
         return 0
-    atomic_text(out, text)
+    write_output(out, text, FORMS[format_])
     print_note(f"Written: {out}")
     return 0
 

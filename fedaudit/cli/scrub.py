@@ -63,7 +63,10 @@ def scrub(
         ),
     ] = False,
     json: Annotated[
-        Path | None, typer.Option("--json", help="Also write the counts to this JSON file.")
+        Path | None,
+        typer.Option(
+            "--json", help="Also write the counts to this JSON file.", callback=json_to_write
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> int:
@@ -106,25 +109,21 @@ def scrub(
 
 def _check_json(json: Path | None, request: "ScrubRequest") -> None:
     from fedaudit.api.errors import InputError
-    from fedaudit.system.files import check_target, existing_parent
+    from fedaudit.system.files import existing_parent
 
     if json is None:
         return
-    if json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
-    check_target(json)
     if json.resolve() in (request.source.resolve(), request.out.resolve()):
         raise InputError(f"{json} cannot hold both the records and the counts.")
-    json_to_write(json)
     existing_parent(json.absolute().parent)
 
 
 def _save(path: Path, request: "ScrubRequest", done: "ScrubResult") -> None:
     from fedaudit.data.scrubbing import table
     from fedaudit.report.document import dumps
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import COUNTS, write_output
 
-    atomic_text(path, dumps(table(request, done)))
+    write_output(path, dumps(table(request, done)), COUNTS)
 
 
 def _show(request: "ScrubRequest", done: "ScrubResult") -> None:

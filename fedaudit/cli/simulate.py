@@ -51,10 +51,8 @@ def simulate(
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.config import profile as profiles
     from fedaudit.simulation import counterfactual, preparation, runner
-    from fedaudit.system.files import check_target, make_folder
+    from fedaudit.system.files import make_folder
 
-    if json:
-        check_target(json)
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
     config = settings(
@@ -164,6 +162,6 @@ def _report(config: "Simulation", folder: Path, result: Any, start_time: datetim
 
 
 def _copy(source: Path, to: Path) -> None:
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import REPORT, write_output
 
-    atomic_text(to, source.read_text("utf-8"))
+    write_output(to, source.read_text("utf-8"), REPORT)

@@ -13,8 +13,11 @@ from fedaudit.config.coverage import CoverageEntry, PaperCoverage
 from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile_tables import expand_figures, expand_study
 from fedaudit.system.files import read_regular
+from fedaudit.system.names import check_name
 
 PACKAGE = "fedaudit_profiles"
+LONGEST = 2**20
+"""The most bytes of a profile; the largest that is shipped has about 50,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +260,17 @@ def load(name: str) -> Profile:
     elif (path := Path(name)).suffix == ".toml" or path.is_file():
         where = str(path)
         try:
-            text = read_regular(path).decode("utf-8")
+            text = read_regular(path, LONGEST).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as a profile: {error}.") from None
     else:
         raise unknown_name_error("profile", name, shipped_profiles())
     try:
-        return parse(tomllib.loads(text))
+        profile = parse(tomllib.loads(text))
     except (ValueError, RecursionError, UsageError) as error:
         raise InputError(f"Profile {where}: {error}") from None
+    check_name(profile.name, Path(where), "the profile")  # runs are kept in folders of its name
+    return profile
 
 
 def parse(table: Mapping[str, Any]) -> Profile:

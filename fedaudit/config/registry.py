@@ -3,9 +3,10 @@
 import dataclasses
 import os
 import re
+import sys
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedaudit.api.errors import PluginError, unknown_name_error
 from fedaudit.api.plugin import Plugin
 from fedaudit.config.option_text import option_docs, toml_value
 from fedaudit.config.options import build
+from fedaudit.system.failures import ARITY
 
 GROUP = "fedaudit"
 KINDS = {
@@ -33,6 +35,8 @@ KINDS = {
 }
 
 
+_loading: list[tuple[str, str]] = []
+"""The plugin that is being loaded: its entry point's name, and its package."""
 _HOOK = re.compile(r"unknown hook '(\w+)'")
 
 
@@ -53,15 +57,18 @@ def manager() -> pluggy.PluginManager:
         owners = ", ".join(sorted({e.dist.name for e in entries if e.name == clash[0] and e.dist}))
         raise PluginError(f"Two plugins share the entry-point name {clash[0]!r}: {owners}.")
     for entry in entries:
+        _loading.append((entry.name, entry.dist.name if entry.dist else "an unknown package"))
         try:
             pm.load_setuptools_entrypoints(GROUP, name=entry.name)
             pm.check_pending()
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             owner, why = (
                 entry.dist.name if entry.dist else "an unknown package",
                 _load_problem(error),
             )
             raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {why}") from error
+        finally:
+            _loading.pop()
     return pm
 
 
@@ -72,9 +79,9 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
     for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
         try:
             classes = [_check_plugin(cls) for cls in implementation.function()]
-        except (Exception, SystemExit) as error:
-            name = implementation.plugin_name
-            raise PluginError(f"Plugin {name!r} does not load: {_load_problem(error)}") from error
+        except (Exception, SystemExit, GeneratorExit) as error:
+            name = f"{implementation.plugin_name!r} of {_shipped(implementation.plugin)}"
+            raise PluginError(f"Plugin {name} does not load: {_load_problem(error)}") from error
         for cls in classes:
             if cls.name in offered:
                 owners = f"{distribution(offered[cls.name])} and {distribution(cls)}"
@@ -88,6 +95,8 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
 def _load_problem(error: BaseException) -> str:
     if isinstance(error, pluggy.PluginValidationError) and (name := _HOOK.search(str(error))):
         return str(unknown_name_error("hook", name[1], KINDS.values()))
+    if isinstance(error, GeneratorExit):
+        return "it raises GeneratorExit"
     return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
 
 
@@ -120,17 +129,52 @@ def plugin_behind(error: BaseException) -> tuple[str, str] | None:
 
     That is its entry point's name, and the package that ships it; None for other errors.
     """
+    return plugin_in(map(str, _places(error))) or _misdeclared(error)
+
+
+def plugin_in(files: Iterable[str]) -> tuple[str, str] | None:
+    """Return the plugin that the innermost, the last, of these files of code belongs to.
+
+    That is its entry point's name, and the package that ships it; None without one.
+    """
+    if _loading:
+        return _loading[-1]
     if not manager.cache_info().currsize:  # none was loaded, so none was called
         return None
-    shipped = {
-        id(plugin): f"{dist.project_name} {dist.version}"
-        for plugin, dist in manager().list_plugin_distinfo()
-    }
-    for path in reversed(_places(error)):
+    for file in reversed([*files]):
         for name, plugin in manager().list_name_plugin():
-            if _holds(Path(getattr(plugin, "__file__", None) or "-"), path):
-                return name, shipped.get(id(plugin), "an unknown package")
+            if _holds(Path(getattr(plugin, "__file__", None) or "-"), Path(file)):
+                return name, _shipped(plugin)
     return None
+
+
+def _misdeclared(error: BaseException) -> tuple[str, str] | None:
+    """Return the plugin with a function whose signature a call does not fit.
+
+    Such an error comes from the caller's line; its message names the function.
+    """
+    found = ARITY.match(str(error)) if isinstance(error, TypeError) else None
+    if not found or not manager.cache_info().currsize:
+        return None
+    outer, *inner = found[1].split(".")
+    for name, plugin in manager().list_name_plugin():
+        root = Path(getattr(plugin, "__file__", None) or "-")
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file and _holds(root, Path(file)):
+                part = vars(module).get(outer)
+                for attribute in inner:
+                    part = getattr(part, attribute, None)
+                if part is not None:
+                    return name, _shipped(plugin)
+    return None
+
+
+def _shipped(plugin: object) -> str:
+    for known, dist in manager().list_plugin_distinfo():
+        if known is plugin:
+            return f"{dist.project_name} {dist.version}"
+    return "an unknown package"
 
 
 def _places(error: BaseException) -> list[Path]:

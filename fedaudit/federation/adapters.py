@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapter_options
+from fedaudit.system.failures import reading_tensors
 from fedaudit.system.files import (
     Read,
     atomic,
@@ -95,14 +96,11 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
 def read_weights(folder: Path) -> dict[str, "torch.Tensor"]:
     """Return the tensors as `read` does, of an adapter whose configuration was checked."""
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     path = folder / WEIGHTS
-    try:
+    with reading_tensors(path):
         tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
     tensors = {name: tensor for name, tensor in tensors.items() if not _COPY.search(name)}
     for name, tensor in tensors.items():
         if (kind := str(tensor.dtype).removeprefix("torch.")) not in DTYPES or not tensor.ndim:
@@ -128,7 +126,8 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     from safetensors import safe_open
 
     weights = {}
-    with safe_open(folder / WEIGHTS, "pt") as file:
+    path = folder / WEIGHTS
+    with reading_tensors(path), safe_open(path, "pt") as file:
         for name in file.keys():  # noqa: SIM118, it is no mapping
             if _COPY.search(name):
                 plain = canonical(name).replace(_LAYER, ".").removeprefix(_ROOT)
@@ -196,7 +195,9 @@ def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
     from safetensors.torch import load_file
 
     state: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in load_file(path).items():
+    with reading_tensors(path):
+        tensors = load_file(path)
+    for name, tensor in tensors.items():
         section, _, tensor_name = name.partition("/")
         state.setdefault(section, {})[tensor_name] = tensor
     return state

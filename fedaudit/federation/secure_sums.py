@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
+from fedaudit.system.failures import reading_tensors
 from fedaudit.system.files import atomic
 
 if TYPE_CHECKING:
@@ -53,14 +54,11 @@ def write(update: "Update", members: Members, number: int, folder: Path) -> str:
 
 def read(path: Path, members: Members, number: int) -> "Update":
     """Return a sum; raises InputError unless the file says that it is over `members`."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata: Mapping[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
+    with reading_tensors(path), safe_open(path, framework="pt") as file:
+        metadata: Mapping[str, str] = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     expected = _label(members, number)
     if metadata.get(LABEL) != expected:
         raise InputError(

@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.journal import encryption, header
 from fedaudit.journal.encryption import NAME, AnswerRecord
-from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_unwritable
+from fedaudit.system.failures import raise_unwritable
+from fedaudit.system.files import atomic_text, make_folder, open_regular
 
 FILE, KEY = header.FILE, "journal.key"
 FIRST = b"fedaudit journal 2\n"

@@ -22,7 +22,8 @@ from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
 from fedaudit.report.verdict.recheck import judged_rows
-from fedaudit.system.files import atomic_text, read_regular, unique_object
+from fedaudit.system.files import read_regular, unique_object
+from fedaudit.system.outputs import REPORT, write_output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +134,7 @@ def write(report: Report, path: Path) -> None:
         validate(document)
     except InputError as error:
         raise ValueError(str(error)) from error
-    atomic_text(path, dumps(document))
+    write_output(path, dumps(document), REPORT)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fedaudit.api.errors import FedauditError, InputError, Interrupted
+from fedaudit.api.errors import InputError
 from fedaudit.system import staging
+from fedaudit.system.failures import raise_unwritable, write_error
 
 LIMIT = 2**30
 """Bytes of the largest file that is read as a whole; reports have a few million."""
@@ -22,11 +23,6 @@ LARGEST = 2**38
 """Bytes of the largest file that is read in pieces; a model's files have less."""
 
 _UMASK = threading.Lock()
-_PLACES = {
-    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
-    *(errno.EROFS, errno.ENXIO),
-}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
@@ -145,7 +141,7 @@ def atomic_folder(path: Path, mode: int = 0o755) -> Iterator[Path]:
             folder = stack.enter_context(staging.stage(path.parent)) / path.name
             folder.mkdir(0o700)
         except OSError as error:
-            raise _write_error(path, error) from None
+            raise write_error(path, error) from None
         yield folder
         folder.chmod(mode & ~umask())
         os.rename(folder, path)  # onto an empty folder too; fails on any other
@@ -157,28 +153,6 @@ def umask() -> int:
         mask = os.umask(0o077)  # it can only be read by setting it
         os.umask(mask)
     return mask
-
-
-def explain_os_error(error: OSError) -> InputError | None:
-    """Return what is wrong with a path that a user named, in one line; None for other errors."""
-    if error.filename is None or error.errno not in _PLACES:
-        return None
-    name = str(error.filename)
-    return InputError(f"{name[:200]}{'…' * (len(name) > 200)} cannot be used: {error.strerror}.")
-
-
-@contextmanager
-def raise_unwritable(path: Path) -> Iterator[None]:
-    """Raise what `atomic` raises when what is done to `path` inside cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise _write_error(path, error) from error
-
-
-def _write_error(path: Path, error: OSError) -> FedauditError:
-    kind = Interrupted if error.errno in _FULL else InputError
-    return kind(f"{path} cannot be written: {error.strerror or error}.")
 
 
 def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:

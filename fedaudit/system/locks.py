@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.system.files import check_target, raise_unwritable
+from fedaudit.system.failures import raise_unwritable
+from fedaudit.system.files import check_target
 from fedaudit.system.new_folders import new_folder
 from fedaudit.system.staging import PREFIX
 

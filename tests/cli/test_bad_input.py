@@ -256,7 +256,7 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
     words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano")
     run.refused(3, *words, "--out", "afile/sub", says="afile")
     run.refused(3, *words, "--out", "/proc/nope", says="/proc")
-    run.refused(3, *words, "--json", ".", says="--json needs a file")
+    run.refused(3, *words, "--json", ".", says="is a folder; a file is needed")
     run.refused(3, *words, "--json", "afile/x.json", says="afile")
     assert not list(Path().rglob("report.json"))
 

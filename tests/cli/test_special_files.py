@@ -126,7 +126,7 @@ def test_a_report_does_not_replace_what_is_no_json_object(here, command, content
         "scrub": ("scrub", "own.jsonl", "clean.jsonl"),
         "compare": ("compare", "audit", "audit"),
     }[command]
-    assert "taken exists and is no JSON object" in refused(here, *words, "--json", "taken")
+    assert "taken exists and is not" in refused(here, *words, "--json", "taken")
     assert taken.read_text(encoding="latin-1") == content
     assert not (here / "clean.jsonl").exists()
 

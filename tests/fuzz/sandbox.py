@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from fedaudit.api.errors import FedauditError
-from fedaudit.system.files import explain_os_error
+from fedaudit.system.failures import machine_failure
 
 SECONDS, MEMORY = 20, 2 * 2**30
 WAIT = 3 * SECONDS
@@ -109,7 +109,7 @@ def judged(run: Callable[[], object], inside: Path) -> str:
         except FedauditError as error:
             refused = error
         except OSError as error:
-            if not explain_os_error(error):
+            if not machine_failure(error):
                 raise
             refused = error
     assert not _WATCH.seen, f"outside of its folder: {_WATCH.seen[:3]}"

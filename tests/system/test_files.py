@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from fedaudit.api.errors import InputError, Interrupted
+from fedaudit.system.failures import machine_failure
 from fedaudit.system.files import (
     atomic,
     atomic_folder,
     atomic_text,
     existing_path,
-    explain_os_error,
     lines_sha256,
     read_json,
     read_regular,
@@ -237,9 +237,9 @@ def test_half_a_surrogate_pair_is_no_json(tmp_path):
 def test_what_the_system_says_of_a_place_is_one_line(tmp_path):
     with pytest.raises(OSError, match="name too long") as raised:
         (tmp_path / ("x" * 5000)).exists()
-    said = explain_os_error(raised.value)
+    said = machine_failure(raised.value)
     assert said.exit_code == 3
     assert len(str(said)) < 300
     assert str(said).endswith("… cannot be used: File name too long.")
-    assert explain_os_error(OSError(errno.ENOSPC, "full", "a")) is None
-    assert explain_os_error(OSError("no place")) is None
+    assert machine_failure(OSError(errno.ENOSPC, "full", "a")).exit_code == 6
+    assert machine_failure(OSError("no place")) is None

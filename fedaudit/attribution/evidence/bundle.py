@@ -23,12 +23,12 @@ from fedaudit.attribution.scores import Scores
 from fedaudit.config.options import build
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.system.failures import raise_unwritable
 from fedaudit.system.files import (
     atomic_folder,
     atomic_text,
     check_version,
     existing_parent,
-    raise_unwritable,
     read_json,
     restrict_to_owner,
     sha256,

@@ -24,6 +24,7 @@ from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.federation.commitments import Commitments
 from fedaudit.system.files import existing_parent, existing_path, read_regular
+from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -74,6 +75,7 @@ def make(
     plugin: Watermark = registry.create("watermark", request.plugin, request.options)
     marks = marks_file.read(request.watermark) if request.watermark.exists() else []
     name = request.id or f"mark{len(marks)}"
+    check_name(name, Path("--id"), "the mark")
     if name in [mark.id for mark in marks]:
         raise InputError(f"{request.watermark} has a mark {name} already; choose another --id.")
     if request.out.exists():

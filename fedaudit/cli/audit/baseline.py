@@ -46,9 +46,10 @@ def gate_table(comparison: "BaselineComparison") -> dict[str, Any]:
 
 def write_gate(comparison: "BaselineComparison", path: Path) -> None:
     """Write a comparison with a baseline as a JSON file."""
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import BASELINE, write_output
 
-    atomic_text(path, json.dumps(gate_table(comparison), indent=2, sort_keys=True) + "\n")
+    text = json.dumps(gate_table(comparison), indent=2, sort_keys=True) + "\n"
+    write_output(path, text, BASELINE)
 
 
 def gate_code(comparison: "BaselineComparison") -> int:

@@ -242,9 +242,12 @@ def _run(
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 
     session = prepared.session(out, resume=resume, copy=json, reveal=reveal)
+    check_output(session.folder / "report.html", PAGE)
+    if baseline is not None:
+        check_output(session.folder / "baseline.json", BASELINE)
     for line in session.notes:
         print_note(line, quiet=quiet)
     plan = prepared.plan
@@ -258,10 +261,10 @@ def _run(
         assert done is not None  # without shards there is always a report
         report = done.report.to_json()
     page = session.folder / "report.html"
-    atomic_text(page, html.render(report))
+    write_output(page, html.render(report), PAGE)
     if prepared.defenses:
         report = add_defenses(prepared.defenses, report, session.folder, copy=json, quiet=quiet)
-        atomic_text(page, html.render(report))
+        write_output(page, html.render(report), PAGE)
     print_summary(report)
     if reveal:
         print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")

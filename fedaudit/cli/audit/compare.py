@@ -28,7 +28,6 @@ def compare(
     import json as texts
     from dataclasses import asdict
 
-    from fedaudit.api.errors import InputError
     from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
@@ -36,13 +35,9 @@ def compare(
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison.two_reports import comparison_tables
-    from fedaudit.system.files import atomic_text, check_target
+    from fedaudit.system.outputs import COMPARISON, write_output
 
-    if json is not None:
-        check_target(json)
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
-    if json is not None and json.resolve() in [path.resolve() for path in paths]:
-        raise InputError(f"{json} is one of the reports: give --json another name.")
     reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
     if gate:
         check_candidate_report(reports[1])
@@ -57,7 +52,7 @@ def compare(
     if json is not None:
         table = {**document.to_plain(asdict(comparison), "comparison"), "verdicts": verdicts}
         table |= {"gate": gate_table(gate_result)} if gate_result else {}
-        atomic_text(json, texts.dumps(table, indent=2, sort_keys=True) + "\n")
+        write_output(json, texts.dumps(table, indent=2, sort_keys=True) + "\n", COMPARISON)
         print_note(f"Written: {json}")
     return gate_code(gate_result) if gate_result else 0
 

@@ -74,7 +74,7 @@ def add_defenses(
     from fedaudit.cli.console import print_note, training_progress
     from fedaudit.report import document
     from fedaudit.report.redaction import Redactor, key_for
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import REPORT, write_output
 
     print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
     with training_progress(quiet) as listener, watching(quiet) as bar:
@@ -85,5 +85,5 @@ def add_defenses(
     full_report = {**report, "defenses": document.to_plain(section, "defenses")}
     document.validate(full_report)
     for path in filter(None, (folder / "report.json", copy)):
-        atomic_text(path, document.dumps(full_report))
+        write_output(path, document.dumps(full_report), REPORT)
     return full_report

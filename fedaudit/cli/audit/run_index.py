@@ -21,12 +21,12 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     from fedaudit.report.index.trends import trends
     from fedaudit.report.renderers import run_index
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.system.files import atomic_text
+    from fedaudit.system.outputs import PAGE, check_output, write_output
 
     if format_ not in (None, "html", "terminal"):
         raise UsageError(f"A folder of runs is shown as html or terminal, not as {format_}.")
-    if format_ != "terminal" and out is None:
-        run_index.check_page(folder / INDEX)
+    if format_ != "terminal":
+        check_output(out or folder / INDEX, PAGE)
     entries = run_entries(folder)
     changes = trend_tables(trends(entries), MOST_ROUNDS)
     tables = [runs_table(entries), *changes, *problems_table(entries)]
@@ -34,6 +34,6 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
         print_tables([table for table in tables if table.rows], console())
     if format_ != "terminal":
         page = out or folder / INDEX
-        atomic_text(page, run_index.render(entries, f"Runs in {folder.resolve().name}"))
+        write_output(page, run_index.render(entries, f"Runs in {folder.resolve().name}"), PAGE)
         print_note(f"Written: {page}")
     return 0

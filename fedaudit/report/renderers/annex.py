@@ -21,6 +21,7 @@ from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
+from fedaudit.system.outputs import SIGNED_TEXT
 
 NOBODY = ReportOwner()
 TITLE = "Annex to the data protection impact assessment: evidence from tests"
@@ -32,7 +33,7 @@ OPEN = "A question is open where this report has nothing on it; that is no answe
 
 def render(report: Row, owned: ReportOwner = NOBODY) -> str:
     """Return a valid report's document as an annex in Markdown without links or HTML."""
-    return "\n".join(_lines(report, owned)) + "\n"
+    return "\n".join([*_lines(report, owned), "", SIGNED_TEXT]) + "\n"
 
 
 def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:

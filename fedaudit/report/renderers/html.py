@@ -28,6 +28,7 @@ from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import used_terms
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
+from fedaudit.system.outputs import GENERATOR
 
 MOST_FINDINGS = 100
 WIDTH = 300
@@ -83,6 +84,7 @@ def _content(report: Row) -> dict[str, Any]:
     checked = recheck(report)
     return {
         "report": report,
+        "generator": GENERATOR,
         "title": summary.title(report),
         "judged": summary.is_audit(report),
         "checked": checked,

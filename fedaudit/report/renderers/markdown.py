@@ -15,6 +15,7 @@ from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import used_terms
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
+from fedaudit.system.outputs import SIGNED_TEXT
 
 MOST_FINDINGS = 100
 
@@ -24,7 +25,7 @@ def render(report: Row) -> str:
     lines = [*_lines(report)]
     terms = used_terms(html.unescape("\n".join(lines)))
     lines += bullets("Terms", [f"{term}: {meaning}" for term, meaning in terms.items()])
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", SIGNED_TEXT]) + "\n"
 
 
 def _lines(report: Row) -> Iterator[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fedaudit.api.errors import InputError
 from fedaudit.report.index.entries import RunEntry
 from fedaudit.report.index.tables import (
     NO_VERDICT,
@@ -22,12 +21,7 @@ from fedaudit.report.index.trends import Trend, trends
 from fedaudit.report.number_format import percent
 from fedaudit.report.renderers.html_environment import html_environment
 from fedaudit.report.tables.table import NONE
-from fedaudit.system.files import open_regular
-
-GENERATOR = "fedaudit report"
-"""The generator that a page names; only pages with this generator are overwritten."""
-_HEAD = 4096
-"""The number of bytes read from a page to find its head."""
+from fedaudit.system.outputs import GENERATOR
 
 WIDTH, HEIGHT, LEFT, TOP = 480, 180, 56, 12
 MOST_CURVES = 6
@@ -74,18 +68,6 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
         tables=[*trend_tables(all_trends), *problems_table(entries)],
         box=(WIDTH, HEIGHT, LEFT, TOP),
     )
-
-
-def check_page(page: Path) -> None:
-    """Raise InputError if `page` exists and was not written by this module."""
-    if not page.is_file():
-        return
-    with open_regular(page) as file:
-        if f'name="generator" content="{GENERATOR}"'.encode() not in file.read(_HEAD):
-            raise InputError(
-                f"{page} does not say that fedaudit wrote it, and stays as it is: name another "
-                "file with --out."
-            )
 
 
 class _Script(str):

@@ -187,7 +187,7 @@ def test_only_a_page_that_fedaudit_wrote_is_written_over(folder, monkeypatch, ca
     run = Command(monkeypatch, capfd)
     page = folder / "index.html"
     page.write_text("<p>somebody's</p>")
-    run.refused(3, "report", folder, says="name another file with --out")
+    run.refused(3, "report", folder, says="it stays as it is; choose another file")
     assert page.read_text() == "<p>somebody's</p>"
     assert run("report", folder, "--format", "terminal").code == 0
     assert run("report", folder, "--out", folder / "other.html").code == 0

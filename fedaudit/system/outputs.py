@@ -1,0 +1,108 @@
+"""Files that a command writes where the user says: never in place of a file of another kind.
+
+An output takes the place of an empty file, or of one that fedaudit wrote as the same kind: a JSON
+file by the names in it, any other by a mark.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.errors import InputError
+from fedaudit.system.files import atomic_text, check_target, open_regular, read_json
+
+_END = 2**16
+"""Bytes at a file's beginning and at its end in which its mark is looked for."""
+
+
+@dataclass(frozen=True)
+class OutputKind:
+    """A kind of output, and how a file of it is told from others."""
+
+    name: str
+    keys: frozenset[str] = frozenset()
+    """The names that a JSON object of this kind has."""
+    mark: bytes = b""
+    """Bytes that a file of this kind begins or ends with, or has near its beginning."""
+    lines: bool = False
+    """Whether it is JSONL; the first line is looked at."""
+    command: str = ""
+    """The command that a report of this kind is of; that of any command without one."""
+
+    def is_kind_of(self, path: Path) -> bool:
+        """Return whether fedaudit wrote the file `path` as this kind of output."""
+        try:
+            with open_regular(path) as file:
+                ends = [file.read(_END)]
+                file.seek(-min(_END, path.stat().st_size), os.SEEK_END)
+                ends.append(file.read(_END))
+            if not any(self.mark in end for end in ends):
+                return False
+            if not self.keys:
+                return True
+            content = json.loads(ends[0].partition(b"\n")[0]) if self.lines else read_json(path, "")
+        except (InputError, OSError, ValueError, RecursionError):
+            return False
+        if not isinstance(content, dict) or not self.keys <= content.keys():
+            return False
+        if not self.command:
+            return True
+        run = content.get("run")
+        command = str(run.get("command")) if isinstance(run, dict) else ""
+        return f"{self.command} ".startswith(f"{command} ")  # a report of `dp audit` says `dp`
+
+
+def _json(name: str, *keys: str, mark: bytes = b"") -> OutputKind:
+    return OutputKind(name, frozenset(keys), mark)
+
+
+REPORT = _json("a report", "schema_version", "run", "measurements", "findings")
+COMPARISON = _json("a comparison", "differences", "leaks", "notes", "verdicts")
+BASELINE = _json("a comparison with a baseline", "status", "reasons", "leaks", "numbers")
+COUNTS = _json("counts of a scrub", "in", "out", "style", "masked", "kept")
+SARIF = _json("a report in SARIF", "$schema", "version", "runs", mark=b'"name": "fedaudit"')
+CYCLONEDX = _json("a bill of materials", "bomFormat", "declarations", mark=b'"fedaudit"')
+ATTESTATION = _json("an attestation", "payload", "payloadType", "signatures")
+REVEALED = OutputKind("a file of leaks", frozenset({"id", "label", "text"}), lines=True)
+GENERATOR = "fedaudit report"
+PAGE = OutputKind("a page", mark=f'name="generator" content="{GENERATOR}"'.encode())
+SIGNED_TEXT = f"Written by {GENERATOR}."
+"""The last line of a report in Markdown."""
+TEXT = OutputKind("a report in Markdown", mark=SIGNED_TEXT.encode())
+TABLE = OutputKind("a report in CSV", mark=b"kind,plugin,metric,value,low,high,n,hits,")
+FORMS = {
+    "html": PAGE,
+    "json": REPORT,
+    "markdown": TEXT,
+    "annex": TEXT,
+    "cyclonedx": CYCLONEDX,
+    "sarif": SARIF,
+    "csv": TABLE,
+}
+"""The kinds of a report's forms, by `--format`."""
+
+
+def check_output(path: Path, kind: OutputKind) -> None:
+    """Raise InputError unless an output of this kind can be written to `path`.
+
+    It is free, an empty file, or a file of the same kind.
+    """
+    if path.is_dir() and not path.is_symlink():
+        raise InputError(f"{path} is a folder; a file is needed.")
+    check_target(path)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return
+    if size and not kind.is_kind_of(path):
+        raise InputError(
+            f"{path} exists and is not {kind.name} that fedaudit wrote: it stays as it is; choose "
+            "another file."
+        )
+
+
+def write_output(path: Path, text: str, kind: OutputKind, mode: int = 0o644) -> None:
+    """Write an output, whole or not at all; raises as `check_output` and `atomic` do."""
+    check_output(path, kind)
+    atomic_text(path, text, mode)

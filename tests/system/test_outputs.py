@@ -1,0 +1,128 @@
+"""An output takes the place of nothing but an output of the same kind."""
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.system import outputs
+from fedaudit.system.outputs import FORMS, OutputKind, check_output, write_output
+
+KINDS = {name: kind for name, kind in vars(outputs).items() if isinstance(kind, OutputKind)}
+DEMO = Path(__file__).parents[1] / "golden/demo_report.json.gz"
+PRECIOUS = {
+    "federation.json": '{"schema_version": "1.0", "base": {"name": "x"}, "clients": [], "run": {}}',
+    "adapter_config.json": '{"peft_type": "LORA", "r": 8}',
+    "record.jsonl": '{"id": "a", "text": "One record.", "pii": []}',
+    "other.sarif": '{"$schema": "x", "version": "2.1.0", "runs": [{"tool": {"driver": {}}}]}',
+    "notes.md": "# Privacy audit\n\nfedaudit report says that ...\n",
+    "page.html": "<html><body>A page about fedaudit report</body></html>",
+    "array.json": "[1, 2]",
+    "table.csv": "id,text\na,b\n",
+    "bytes.bin": "\x00\x01",
+}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    path = tmp_path_factory.mktemp("demo") / "report.json"
+    path.write_bytes(gzip.decompress(DEMO.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PRECIOUS)
+def test_no_output_takes_the_place_of_a_users_file(tmp_path, name, kind):
+    path = tmp_path / name
+    path.write_text(PRECIOUS[name])
+    with pytest.raises(InputError, match="it stays as it is"):
+        write_output(path, "new", KINDS[kind])
+    assert path.read_text() == PRECIOUS[name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_free_places_and_empty_files_are_taken(tmp_path, kind):
+    (tmp_path / "empty").touch()
+    for name in ("empty", "free"):
+        write_output(tmp_path / name, "new", KINDS[kind])
+        assert (tmp_path / name).read_text() == "new"
+
+
+def test_every_form_of_a_report_is_told_from_every_other(tmp_path, demo, monkeypatch, capsys):
+    from fedaudit import cli
+
+    def report(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["fedaudit", "report", str(demo), *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return left.value.code
+
+    for form in FORMS:
+        path = tmp_path / f"report.{form}"
+        assert report("--format", form, "--out", str(path)) == 0
+        assert report("--format", form, "--out", str(path)) == 0, "the same again"
+        for kind in FORMS.values():
+            if kind is not FORMS[form]:
+                with pytest.raises(InputError):
+                    check_output(path, kind)
+    before = demo.read_bytes()
+    for form in FORMS:
+        assert report("--format", form, "--out", str(demo)) == 3
+    assert demo.read_bytes() == before
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "runs"),
+        ("extract", "--prefixes", "own.jsonl"),
+        ("infer", "--data", "own.jsonl"),
+        ("memorize", "--clients", "own.jsonl", "own.jsonl"),
+        ("attribute", "--rounds", "runs"),
+        ("attribute", "decide", "scores.json"),
+        ("canary", "measure", "c.json"),
+        ("dp", "audit", "c.json", "--epsilon", "1"),
+        ("simulate", "--profile", "fed_pii"),
+        ("reproduce", "fed_pii"),
+        ("scrub", "own.jsonl", "clean.jsonl"),
+        ("compare", "a", "b"),
+        ("merge", "a", "b"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_json_takes_the_place_of_no_input(tmp_path, demo, words, monkeypatch, capfd):
+    """The report of another command is somebody's result, too."""
+    from fedaudit import cli
+
+    monkeypatch.chdir(tmp_path)
+    names = ["federation.json", "adapter_config.json", "record.jsonl"]
+    if words[0] not in ("audit", "merge"):  # the demonstration is an audit's report
+        shutil.copy(demo, tmp_path / "report.json")
+        names.append("report.json")
+    for name in names:
+        if name in PRECIOUS:
+            (tmp_path / name).write_text(PRECIOUS[name])
+        before = (tmp_path / name).read_bytes()
+        monkeypatch.setattr("sys.argv", ["fedaudit", *words, "--json", name])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        said = capfd.readouterr().err
+        assert (left.value.code, len(said.splitlines())) == (3, 1), said
+        assert f"{name} exists and is not" in said
+        assert (tmp_path / name).read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+def test_a_report_is_replaced_by_one_of_the_same_command(tmp_path, demo):
+    from dataclasses import replace
+
+    command = json.loads(demo.read_text())["run"]["command"]
+    check_output(demo, replace(outputs.REPORT, command=command))
+    check_output(demo, replace(outputs.REPORT, command=f"{command} step"))
+    with pytest.raises(InputError):
+        check_output(demo, replace(outputs.REPORT, command=f"{command}s"))
