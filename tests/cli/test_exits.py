@@ -56,7 +56,18 @@ class Leaver(Attack):
             print("waiting", file=sys.stderr, flush=True)
             time.sleep(60)
         if self.how == "error":
-            raise RuntimeError("broken")
+            raise RuntimeError("broken: " + "Zo" "e Quist \x1b[31m")
+        if self.how == "exits":
+            import os
+
+            os._exit(0)
+        if self.how == "closes":
+            raise GeneratorExit
+        if self.how == "full":
+            try:
+                raise OSError(28, "No space left on device")
+            except OSError as error:
+                raise ValueError("a library's own") from error
         raise KeyboardInterrupt
 
 
@@ -120,6 +131,7 @@ def environment(site):
         ("nothing", "SystemExit"),
         ("panic", "PanicException"),
         ("interrupt", "KeyboardInterrupt"),
+        ("closes", "GeneratorExit"),
     ],
 )
 def test_a_plugin_that_ends_the_process_is_a_bug_of_the_plugin(here, site, how, kind):
@@ -137,6 +149,37 @@ def test_an_error_of_a_plugin_is_said_to_be_the_plugins(here, site):
     done = run(here, *words, env=environment(site))
     assert done.returncode == 70
     assert "This is a bug in the plugin 'leaving' of leaver 1.0" in done.stderr.splitlines()[-1]
+    assert "Zoe" not in done.stderr
+    shown = run(here, *words, env=environment(site) | {"FEDAUDIT_TRACEBACK": "1"}).stderr
+    assert "RuntimeError: broken: Zoe Quist" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("loading", [False, True])
+def test_a_plugin_that_leaves_by_os_exit_is_no_verdict(here, site, loading):
+    if loading:
+        (site / "leaver.py").write_text("import os\n\nos._exit(0)\n")
+    words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=exits")
+    done = run(here, *words, env=environment(site))
+    assert done.returncode == 70, done
+    [line] = done.stderr.splitlines()
+    assert "The plugin 'leaving' of leaver" in line
+    assert "ended the process with os._exit" in line
+
+
+def test_a_signature_that_no_call_fits_is_the_plugins(here, site):
+    (site / "leaver.py").write_text(PLUGIN.replace("def run(self, case)", "def run(self)"))
+    done = run(here, *AUDIT, "--attack", "leaver", env=environment(site))
+    assert done.returncode == 70, done
+    assert "This is a bug in the plugin 'leaving' of leaver 1.0" in done.stderr.splitlines()[-1]
+
+
+def test_a_full_disk_in_a_librarys_error_is_an_interruption(here, site):
+    words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=full")
+    done = run(here, *words, env=environment(site))
+    assert done.returncode == 6, done
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -319,7 +319,7 @@ def test_nothing_found_is_said(run):
         (3, ("in.jsonl", "o.csv"), "o.csv cannot be CSV, for in.jsonl is not"),
         (3, ("in.jsonl", "in.jsonl/o.jsonl"), "not a folder to write into"),
         (3, ("in.jsonl", "o.jsonl", "--json", "o.jsonl"), "both the records and the counts"),
-        (3, ("in.jsonl", "o.jsonl", "--json", "in.jsonl"), "both the records and the counts"),
+        (3, ("in.jsonl", "o.jsonl", "--json", "in.jsonl"), "in.jsonl exists and is not counts"),
         (3, ("in.jsonl", "o.jsonl", "--json", "."), "is a folder; a file is needed"),
     ],
     ids=str,

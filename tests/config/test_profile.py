@@ -312,3 +312,11 @@ def test_two_cores_run_what_claims_need_and_quick_what_two_fifths_of_them_do(nam
     assert all(variants_of(claim) <= at_nano for claim in chosen.claims)
     without_ablations = [claim for claim in chosen.claims if variants_of(claim) <= quick]
     assert len(without_ablations) > 0.4 * len(chosen.claims) or not chosen.claims
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/x", ".", "a/b", "con"])
+def test_the_name_of_a_profile_names_no_other_folder(tmp_path, name):
+    path = tmp_path / "p.toml"
+    path.write_text(f'name = "{name}"\n[scale.nano]\n')
+    with pytest.raises(InputError, match=r"the profile .* cannot name a file"):
+        profile.load(str(path))

@@ -148,7 +148,9 @@ def test_a_misspelt_hook_is_an_error_and_not_silence(install):
 def test_a_hook_that_returns_no_plugins_is_named(install, body, message):
     code = ATTACK.format(name="stub").replace("return [Stub]", body)
     install("stranger_six", code)
-    with pytest.raises(PluginError, match=f"Plugin 'stranger_six' does not load: .*{message}"):
+    with pytest.raises(
+        PluginError, match=f"Plugin 'stranger_six' of stranger_six 1.0 does not load: .*{message}"
+    ):
         registry.plugins("attack")
 
 

@@ -1,0 +1,44 @@
+"""A failure of the machine is found under the errors that libraries make of it."""
+
+import errno
+
+import pytest
+
+from fedaudit.api.errors import InputError, Interrupted
+from fedaudit.system.failures import machine_failure, reading_tensors
+from fedaudit.system.files import atomic
+
+
+def wrapped(inner: BaseException, text: str = "a library's own") -> BaseException:
+    try:
+        try:
+            raise inner
+        except BaseException as error:
+            raise ValueError(text) from error
+    except ValueError as outer:
+        return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (wrapped(OSError(errno.ENOSPC, "full")), 6),
+        (wrapped(OSError(errno.EIO, "broken")), 6),
+        (wrapped(OSError(errno.ENOMEM, "little")), 3),
+        (wrapped(MemoryError()), 3),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), 6),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 3),
+        (wrapped(FileNotFoundError(errno.ENOENT, "none", "a")), None),
+        (ValueError("a bug"), None),
+    ],
+)
+def test_what_is_found(tmp_path, error, code):
+    found = machine_failure(error)
+    assert (found and found.exit_code) == code
+    with pytest.raises((InputError, Interrupted, type(error))) as raised, atomic(tmp_path / "a"):
+        raise error
+    assert getattr(raised.value, "exit_code", None) == code
+    assert not list(tmp_path.iterdir())
+    with pytest.raises((InputError, Interrupted)) as raised, reading_tensors(tmp_path / "a"):
+        raise error
+    assert raised.value.exit_code == (code or 3)
