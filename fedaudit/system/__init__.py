@@ -13,7 +13,7 @@
   device.
 * `new_folders`: Folders that are made for some work, and go again where it leaves nothing in them.
 * `numbers`: Numbers that strangers' files hold, and counts in words.
-* `outputs`: Files that a command writes where the user says: never in place of a file of another kind.
+* `outputs`: Files that a command writes where the user says: never in place of another kind.
 * `processes`: Worker processes that work for one parent and end with it.
 * `sandbox`: What a library does with an untrusted file, tried in a process that can be killed.
 * `staging`: Folders in which files are written before they take their place, and their removal.
