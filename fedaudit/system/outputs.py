@@ -89,7 +89,7 @@ def check_output(path: Path, kind: OutputKind) -> None:
     It is free, an empty file, or a file of the same kind.
     """
     if path.is_dir() and not path.is_symlink():
-        raise InputError(f"{path} is a folder; a file is needed.")
+        raise InputError(f"{path} cannot be written: it is a folder; a file is needed.")
     check_target(path)
     try:
         size = path.stat().st_size

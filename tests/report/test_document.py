@@ -126,7 +126,8 @@ def test_the_report_room_is_light_to_import():
 @pytest.mark.parametrize(("call", "code"), [("fsync", 28), ("fsync", 5), ("replace", 30)])
 def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch, call, code):
     path = tmp_path / "report.json"
-    path.write_text("old")
+    write(example(limits=("old",)), path)
+    old = path.read_text()
 
     def failing(*arguments):
         raise OSError(code, os.strerror(code))
@@ -136,13 +137,14 @@ def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch, call, code)
         write(example(), path)
     monkeypatch.undo()
     assert "\n" not in str(caught.value)
-    assert path.read_text() == "old"
+    assert path.read_text() == old
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_control_c_while_writing_leaves_the_old_report(tmp_path, monkeypatch):
     path = tmp_path / "report.json"
-    path.write_text("old")
+    write(example(limits=("old",)), path)
+    old = path.read_text()
 
     def stopped(descriptor):
         raise KeyboardInterrupt
@@ -150,7 +152,7 @@ def test_control_c_while_writing_leaves_the_old_report(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", stopped)
     with pytest.raises(KeyboardInterrupt):
         write(example(), path)
-    assert path.read_text() == "old"
+    assert path.read_text() == old
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
 
 
