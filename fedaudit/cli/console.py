@@ -211,12 +211,12 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None, command:
         raise InputError(f"{folder} is a file; --out needs a folder.")
     if (folder / "federation.json").exists():
         raise InputError(f"{folder} is a federation's folder; choose another --out.")
-    for file in (folder / "report.json", json or folder / "report.json"):
-        check_output(file, REPORT)
-        existing_parent(file.absolute().parent)
     path = folder / "report.json"
     if path.exists() and read(path)["run"]["command"] != command:
         raise InputError(f"{folder} holds another run's report; choose another --out or remove it.")
+    for file in (path, json or path):
+        check_output(file, REPORT)
+        existing_parent(file.absolute().parent)
     return folder
 
 
