@@ -11,6 +11,7 @@ from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, S
 
 if TYPE_CHECKING:
     from fedaudit.simulation.config import Simulation
+    from fedaudit.simulation.context import Run
 
 
 def simulate(
@@ -59,12 +60,15 @@ def simulate(
         chosen.settings(scale), given_settings(set_ or [], seed, device, dtype, engine)
     )
     folder = out or Path("runs") / chosen.name
-    preparation.prepare(config, folder)  # names what is wrong with a plugin before anything else
+    original, place = config, folder
     if without:
         config, folder = counterfactual.settings(config, without, folder)
+    run = preparation.prepare(config, folder)  # refuses settings before a file is read
+    if without:
+        counterfactual.check_original(original, place)
         make_folder(folder.parent)
     with runner.lock_run(folder):
-        done = _train(config, folder, start_time, resume=resume, quiet=quiet)
+        done = _train(run, start_time, resume=resume, quiet=quiet)
     if json:
         _copy(folder / "report.json", json)
     print_report(done)
@@ -72,14 +76,13 @@ def simulate(
     return 0
 
 
-def _train(
-    config: "Simulation", folder: Path, start_time: datetime, *, resume: bool, quiet: bool
-) -> dict[str, Any]:
+def _train(run: "Run", start_time: datetime, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Train what is missing of the federation, and return its report."""
     from fedaudit.api.errors import UsageError
     from fedaudit.cli.console import print_note, progress_bars, save_report, training_progress
     from fedaudit.simulation import runner
 
+    config, folder = run.config, run.out
     manifest = runner.existing_manifest(config, folder)
     if resume and manifest is None:
         raise UsageError(f"There is no run in {folder} to resume.")
@@ -89,7 +92,7 @@ def _train(
     if manifest is not None:
         print_note(f"Going on in {folder} after round {len(manifest.rounds) - 1}.", quiet=quiet)
     with training_progress(quiet) as listener, progress_bars(quiet) as bar:
-        result = runner.simulate(config, folder, listener=listener, progress=bar)
+        result = runner.complete(run, manifest, listener=listener, progress=bar)
     return dict(save_report(_report(config, folder, result, start_time), folder / "report.json"))
 
 
@@ -131,8 +134,8 @@ def _report(config: "Simulation", folder: Path, result: Any, start_time: datetim
     from fedaudit.federation import adapters
     from fedaudit.report.run_header import build_report
     from fedaudit.simulation import counterfactual
-    from fedaudit.system.files import sha256
 
+    hashes = result.manifest.files
     last = result.manifest.rounds[-1]
     return build_report(
         command="simulate",
@@ -142,13 +145,15 @@ def _report(config: "Simulation", folder: Path, result: Any, start_time: datetim
         resumed_from=None if result.resumed_from is None else f"round {result.resumed_from}",
         base=config.base,
         adapter=str(folder / last.adapter),
-        sha256=adapters.fingerprint(folder / last.adapter),
+        sha256=adapters.fingerprint(
+            folder / last.adapter, lambda file: hashes[file.relative_to(folder).as_posix()]
+        ),
         base_sha256=result.manifest.base.sha256,
         environment=environment.describe(config.device),
         data=[
             {
                 "path": str(folder / client.data),
-                "sha256": sha256(folder / client.data),
+                "sha256": hashes[client.data],
                 "records": client.examples,
                 "annotation": result.annotation,
             }

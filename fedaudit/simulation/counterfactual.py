@@ -19,8 +19,7 @@ CAVEAT = (
 def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Simulation, Path]:
     """Return the settings of the federation in `out` without some clients, and its folder.
 
-    Raises UsageError for an unknown client and for leaving out everybody, InputError
-    if `out` does not hold the complete federation.
+    Raises UsageError for an unknown client and for leaving out everybody.
     """
     names = config.client_names
     for client in without:
@@ -29,13 +28,17 @@ def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Sim
     left_out = [name for name in names if name in without]
     if len(left_out) == len(names):
         raise UsageError("--without leaves no client: there would be nothing to train.")
+    return replace(config, without=tuple(left_out)), place_of(out, left_out)
+
+
+def check_original(config: Simulation, out: Path) -> None:
+    """Raise InputError unless `out` holds the complete federation of these settings."""
     manifest = existing_manifest(config, out)
     if manifest is None or manifest.status != "complete":
         raise InputError(
             f"{out} holds no complete federation of these settings: give the same command without "
             "--without first."
         )
-    return replace(config, without=tuple(left_out)), place_of(out, left_out)
 
 
 def caveat(config: Simulation, run: Path) -> tuple[str, ...]:

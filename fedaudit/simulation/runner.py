@@ -1,8 +1,8 @@
 """A simulation from settings to a finished federation with its report."""
 
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation import deployment, initialization, local_baseline, rounds
+from fedaudit.simulation.client import trainer, training_pool
 from fedaudit.simulation.config import SETTINGS_WITHOUT_EFFECT, Simulation
 from fedaudit.simulation.context import Listener, Run
 from fedaudit.simulation.data import caveats, datasets
@@ -95,19 +96,46 @@ def simulate(
     A judge's scores are kept in the file `verdicts`, or without one in `out`. Callers in several
     processes must use `lock_run`.
     """
-    from fedaudit.engine.loading.loader import load_base
+    run, existing = prepare(config, out), existing_manifest(config, out)
+    return complete(run, existing, listener=listener, progress=progress, verdicts=verdicts)
+
+
+def complete(
+    run: Run,
+    existing: Manifest | None,
+    *,
+    listener: Listener,
+    progress: Callable[[str], Progress] = lambda title: no_progress,
+    verdicts: Path | None = None,
+) -> SimulationResult:
+    """Run a prepared simulation to its end; `existing` is the manifest in its folder, if any.
+
+    The base is loaded once in this process, and released at the end. See `simulate`.
+    """
+    try:
+        return _complete(run, existing, listener, progress, verdicts)
+    finally:
+        trainer.forget_base()
+
+
+def _complete(
+    run: Run,
+    existing: Manifest | None,
+    listener: Listener,
+    progress: Callable[[str], Progress],
+    verdicts: Path | None,
+) -> SimulationResult:
     from fedaudit.engine.local import LocalEngine
 
-    run = prepare(config, out)
-    existing = existing_manifest(config, out)
-    base = load_base(config.base, device=config.device, dtype=config.dtype)
+    config, out = run.config, run.out
+    base = trainer.plain_base(config.base, config.device, config.dtype)
     start_manifest, materials = _open_or_create(run, existing, base)
     documents = {client: material.prepared for client, material in materials.items()}
     tokens = datasets.tokenize_clients(config, base, materials)
     run = replace(run, tokens=tokens, documents=documents)
-    del base  # frees its memory for the workers
-    finished = rounds.run_rounds(run, start_manifest, listener)
-    local_baseline.train_local_models(run, listener)
+    with _room_for_workers(config, base):
+        finished = rounds.run_rounds(run, start_manifest, listener)
+        local_baseline.train_local_models(run, listener)
     trained = training_costs(run)
     cost_rows = cost.costs(
         trained,
@@ -116,7 +144,7 @@ def simulate(
         dtype=config.dtype,
         adapter=out / initialization.INITIAL,
     )
-    engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
+    engine = LocalEngine(trainer.plain_base(config.base, config.device, config.dtype))
     deployed = deployment.deploy(run, finished, materials, engine, held_out(config, out), progress)
     with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as judge:
         measured = evaluate(
@@ -140,6 +168,20 @@ def simulate(
         resumed_from=len(existing.rounds) - 1 if existing else None,
         tokens=sum(map(cost.tokens, trained)),
     )
+
+
+@contextmanager
+def _room_for_workers(config: Simulation, base: "LoadedBase") -> Iterator[None]:
+    """Keep the base off the accelerator while other processes train on it."""
+    from torch import nn
+
+    device = base.model.device
+    if training_pool.trains_here(config) or device.type == "cpu":
+        yield
+        return
+    nn.Module.to(base.model, "cpu")
+    yield
+    nn.Module.to(base.model, device)
 
 
 def _open_or_create(

@@ -8,8 +8,10 @@ import handmade
 import pytest
 
 from fedaudit.assessment.library import prepare
+from fedaudit.engine.loading import loader
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.federation import folder as folders
+from fedaudit.simulation import preparation, runner
 
 _opened: Counter[str] | None = None
 
@@ -52,3 +54,22 @@ def test_loading_an_adapter_reads_its_configuration_once(federation, opened):
     folder = federation.path / "rounds/001/global"
     lora.read(folder)
     assert opened[str(folder / "adapter_config.json")] == 1
+
+
+def test_a_simulation_is_prepared_once_and_loads_its_base_once(tmp_path, run, monkeypatch):
+    done = []
+
+    def counted(module, name):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, **k: (done.append(name), function(*a, **k))[1])
+
+    counted(preparation, "prepare")
+    counted(loader, "load_base")
+    counted(folders, "open_federation")
+    counted(runner, "open_federation")
+    settings = ["workers=1", "rounds=2", "training.steps=1", "records.cases=6", "device='cpu'"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    assert not run("simulate", "--profile", "fed_pii", "--out", tmp_path / "run", *options).code
+    assert done == ["prepare", "load_base"]
+    again = run("simulate", "--profile", "fed_pii", "--out", tmp_path / "run", *options)
+    assert done == ["prepare", "load_base", "prepare", "open_federation"] and not again.code

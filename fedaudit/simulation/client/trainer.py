@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import torch
     from peft import PeftModel
 
+    from fedaudit.engine.loading.loader import LoadedBase
+
 ADAPTER = "client"
 
 
@@ -125,9 +127,48 @@ def _check_not_diverged(
         )
 
 
+def plain_base(base: str, device: str, dtype: str) -> "LoadedBase":
+    """Return the base without any adapter, kept so that trainings in this process share it.
+
+    A model that was kept for the next job is taken apart.
+    """
+    forget_model()
+    return _kept_base(base, device, dtype)
+
+
+def forget_base() -> None:
+    """Release the base, and the model that was kept for the next job."""
+    forget_model()
+    _kept_base.cache_clear()
+
+
 def forget_model() -> None:
-    """Release the model that was kept for the next job."""
+    """Take apart the model that was kept for the next job; its base is kept."""
     cached_model.cache_clear()
+    _take_apart()
+
+
+_in_use: list[tuple["PeftModel", bool]] = []
+"""The model that `cached_model` made of the kept base, if any, and whether it checkpoints."""
+
+
+def _take_apart() -> None:
+    """Leave the kept base as it was loaded, without the adapter and what checkpointing added."""
+    while _in_use:
+        model, checkpointing = _in_use.pop()
+        base = model.unload()
+        if checkpointing:
+            base.disable_input_require_grads()
+            disable = getattr(base, "activation_checkpointing_disable", None)
+            (disable or base.gradient_checkpointing_disable)()
+        base.eval()
+
+
+@lru_cache(maxsize=1)
+def _kept_base(base: str, device: str, dtype: str) -> "LoadedBase":
+    from fedaudit.engine.loading.loader import load_base
+
+    return load_base(base, device=device, dtype=dtype)
 
 
 @lru_cache(maxsize=1)
@@ -135,11 +176,13 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
     """Return the base with a trainable adapter of this configuration, kept for the next job."""
     from peft import PeftConfig
 
-    from fedaudit.engine.loading.loader import load_base, with_adapter
+    from fedaudit.engine.loading.loader import with_adapter
 
     config = PeftConfig.from_peft_type(**{**json.loads(lora), "inference_mode": False})
-    loaded = load_base(base, device=device, dtype=dtype, cached=False)
+    loaded = _kept_base(base, device, dtype)
+    _take_apart()
     model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
+    _in_use.append((model, checkpointing))
     if checkpointing:
         # The base is frozen, and checkpointing needs a gradient at its input to recompute anything.
         model.enable_input_require_grads()

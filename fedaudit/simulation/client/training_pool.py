@@ -29,15 +29,34 @@ def train_jobs(
         yield futures[finished], finished.result()
 
 
+def trains_here(config: Simulation) -> bool:
+    """Tell whether clients train in this process, one after the other."""
+    from fedaudit.engine.device import device_for
+    from fedaudit.engine.parallel import flower_pool, ray_cluster
+
+    if flower_pool.requested_clients(config.engine) is not None:
+        return False
+    if ray_cluster.requested_engines(config.engine) is not None:
+        return False
+    return device_for(config.device).type != "cpu" or _count(config) == 1
+
+
+def _count(config: Simulation) -> int:
+    return config.workers or len(os.sched_getaffinity(0))
+
+
 @contextmanager
 def workers(config: Simulation) -> Iterator[Executor | None]:
     """Provide the pool that clients train in: processes on CPU, None (this process) on a GPU.
 
     On a Ray cluster, or in Flower's simulation, the processes run there.
     """
-    from fedaudit.engine.device import device_for
     from fedaudit.engine.parallel import flower_pool, ray_cluster
 
+    if trains_here(config):
+        yield None
+        forget_model()
+        return
     if flower_pool.requested_clients(config.engine) is not None:
         with flower_pool.training_pool(config.engine, config.clients + 1) as pool:
             yield pool
@@ -46,10 +65,5 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
         with ray_cluster.training_pool(config.engine, config.device) as pool:
             yield pool
         return
-    count = config.workers or len(os.sched_getaffinity(0))
-    if device_for(config.device).type != "cpu" or count == 1:
-        yield None
-        forget_model()
-        return
-    with processes(count, BROKEN) as pool:
+    with processes(_count(config), BROKEN) as pool:
         yield pool

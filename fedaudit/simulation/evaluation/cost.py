@@ -54,7 +54,7 @@ def costs(
     """Return the rows of all `trainings`: parameters, bytes_sent and flops.
 
     `adapter` is the folder of any adapter of the federation: all have one configuration. The base
-    is loaded to count operations on a few short batches, and then released.
+    is used to count operations on a few short batches.
     """
     if not trainings:
         return []
