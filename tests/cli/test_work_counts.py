@@ -6,6 +6,7 @@ from collections import Counter
 import fake_audit
 import handmade
 import pytest
+from command import Command
 
 from fedaudit.assessment.library import prepare
 from fedaudit.engine.loading import loader
@@ -56,7 +57,7 @@ def test_loading_an_adapter_reads_its_configuration_once(federation, opened):
     assert opened[str(folder / "adapter_config.json")] == 1
 
 
-def test_a_simulation_is_prepared_once_and_loads_its_base_once(tmp_path, run, monkeypatch):
+def test_a_simulation_is_prepared_once_and_loads_its_base_once(tmp_path, monkeypatch, capfd):
     done = []
 
     def counted(module, name):
@@ -67,9 +68,12 @@ def test_a_simulation_is_prepared_once_and_loads_its_base_once(tmp_path, run, mo
     counted(loader, "load_base")
     counted(folders, "open_federation")
     counted(runner, "open_federation")
-    settings = ["workers=1", "rounds=2", "training.steps=1", "records.cases=6", "device='cpu'"]
+    run = Command(monkeypatch, capfd)
+    settings = ["workers=1", "rounds=1", "training.steps=1", "central=false", "evaluated=2"]
     options = [part for setting in settings for part in ("--set", setting)]
-    assert not run("simulate", "--profile", "fed_pii", "--out", tmp_path / "run", *options).code
+    words = ("simulate", "--profile", "fed_pii", "--device", "cpu", "--out", tmp_path / "run")
+    assert not run(*words, *options).code
     assert done == ["prepare", "load_base"]
-    again = run("simulate", "--profile", "fed_pii", "--out", tmp_path / "run", *options)
-    assert done == ["prepare", "load_base", "prepare", "open_federation"] and not again.code
+    done.clear()
+    assert not run(*words, *options).code
+    assert done == ["prepare", "open_federation"]  # it is complete
