@@ -65,6 +65,8 @@ class Estimates:
     """How many numbers an update has."""
     asked: str = ""
     """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
+    trained: str = ""
+    """When the first round began, as the server's files say: ISO 8601; empty if they do not."""
     noted: str = ""
     """The SHA-256 of the published commitments that the server noted with the first sum."""
     rounds: tuple[RoundEstimates, ...] = ()

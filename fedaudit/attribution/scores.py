@@ -53,6 +53,8 @@ class Scores:
     """The commitment of each mark that has a salt, by id, as its owner's file gives it."""
     asked: str = ""
     """When the first sum was asked for, as stated in the estimates."""
+    trained: str = ""
+    """When the first round began, as stated in the estimates."""
     noted: str = ""
     """The SHA-256 of the commitments that the server noted with the first sum, by the estimates."""
     device: str = ""

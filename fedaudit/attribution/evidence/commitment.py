@@ -61,14 +61,24 @@ class CommitmentCheck:
     """The tested marks whose published commitments match."""
     asked: str = ""
     """When the first sum was asked for, as the estimates say."""
+    trained: str = ""
+    """When the first round began, as the estimates say; empty if that is not known."""
+    noted: bool = False
+    """Whether the server noted this very file with the first sum, as the estimates say."""
     replaced: bool = False
     """Whether the ledger has another hash of the file, from when the first sum was asked for."""
 
     @property
-    def late(self) -> bool:
-        """Whether the commitments are dated no earlier than the first request for a sum."""
-        made_at, asked_at = files.parse_time(self.published.made), files.parse_time(self.asked)
-        return made_at is not None and asked_at is not None and made_at >= asked_at
+    def late(self) -> str:
+        """What the commitments are dated no earlier than, with its time; empty if they are not."""
+        began = f"the first round began ({self.trained}"
+        asked = f"the first sum was asked for ({self.asked}"
+        made_at = files.parse_time(self.published.made)
+        for what, text in ((began, self.trained), (asked, self.asked)):
+            time = files.parse_time(text)
+            if made_at is not None and time is not None and made_at >= time:
+                return f"{what}, as the estimates say)"
+        return ""
 
     @property
     def committed(self) -> frozenset[str]:
@@ -110,6 +120,8 @@ def check_commitments(scores: Scores, path: Path, noted: str = "") -> Commitment
         tested=tuple(scores.marks),
         matching=frozenset(matching),
         asked=scores.asked,
+        trained=scores.trained,
+        noted=bool(scores.noted) and sha256(path) == scores.noted,
         replaced=bool(noted) and sha256(path) != noted,
     )
 
@@ -195,8 +207,8 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
         return "the ledger recorded another file of commitments with the first sum (SHA-256)"
     if mark in status.matching:
         return (
-            f"the published commitments say that they were made at {status.published.made}, when "
-            f"sums had been asked for ({status.asked})"
+            f"the published commitments say that they were made at {status.published.made}, NOT "
+            f"before {status.late}"
         )
     if mark not in digests:
         return "its scores name no commitment, as the owner's file has no salt for it"
@@ -206,14 +218,25 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
 
 
 def _describe_dates(status: CommitmentCheck) -> str:
-    """Return in words when the commitments were made and the first sum asked for, by the files."""
-    if not status.published.made:
-        return "the published commitments do not say when they were made"
-    statement = f"the published commitments say that they were made at {status.published.made}"
-    if files.parse_time(status.asked) is None:
-        return f"{statement}; nothing says when the first sum was asked for"
-    order = "NOT before" if status.late else "before"
-    return (
-        f"{statement}, {order} the first sum was asked for ({status.asked}, as the estimates say); "
-        "nobody vouches for either time"
+    """Return in words whether the commitments were made before training, as far as files tell."""
+    made = status.published.made
+    statement = "the published commitments " + (
+        f"say that they were made at {made}" if made else "do not say when they were made"
+    )
+    if status.late:
+        return f"{statement}, NOT before {status.late}"
+    noted = (
+        f"the server's ledger has this very file from the first sum on ({status.asked}, as the "
+        "estimates say), so its keys were not chosen by the answers that were tested"
+    )
+    if made and files.parse_time(status.trained) is not None:
+        return (
+            f"{statement}, before the first round began ({status.trained}, as the estimates say); "
+            + (noted if status.noted else "only the file itself vouches for its time")
+        )
+    return f"{statement}; whether that was before the first round is unknown: " + (
+        noted
+        if status.noted
+        else "no entry of the server's ledger vouches for it, so keys may have been tried on "
+        "adapters or answers beforehand, and the one that accuses somebody committed to"
     )

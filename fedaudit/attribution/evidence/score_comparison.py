@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.audit.verification.report import Check
 
-SETTINGS = ("base", "aggregation", "clients", "asked", "noted", "dimension", "weights")
+SETTINGS = ("base", "aggregation", "clients", "asked", "trained", "noted", "dimension", "weights")
 """Fields of scores that describe the federation."""
 MARK_SETTINGS = ("marks", "tests", "commitments")
 """Fields of scores that describe each mark, apart from the results of its tests."""

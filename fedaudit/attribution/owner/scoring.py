@@ -74,6 +74,7 @@ def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores
         tests={mark.id: settings_digits(mark) for mark in marks},
         commitments=commitment.commitment_digests(marks),
         asked=estimates.asked,
+        trained=estimates.trained,
         noted=estimates.noted,
         dimension=estimates.dimension,
         weights=estimates.shares,

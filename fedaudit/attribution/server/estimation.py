@@ -15,7 +15,7 @@ from fedaudit.api.plugin import Aggregator, Update
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
-from fedaudit.attribution.server import ledger, sums_log
+from fedaudit.attribution.server import ledger, simulation_report, sums_log
 from fedaudit.attribution.server.masks import masks
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import adapters, commitments, secure_sums
@@ -148,6 +148,7 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
         else {},
         dimension=0,
         asked=ledger.first_request(federation, run),
+        trained=simulation_report.start_time(federation),
         noted=_noted_commitments(federation, run),
     )
 

@@ -21,6 +21,7 @@ from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.federation import commitments
 from fedaudit.federation.commitments import Commitment, Commitments
 from fedaudit.report.verdict.policy import verdict
+from fedaudit.system.files import sha256
 
 CLIENTS = tuple(f"c{at}" for at in range(10))
 ROUNDS, SAID, GAMMA = 3, 120, 0.25
@@ -337,23 +338,51 @@ def test_the_report_says_what_is_found_beside_commitments_that_nobody_opened(tmp
     assert told[0] > told[1] + 0.2
 
 
+EARLY, MIDDLE, LATE = (f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3))
+
+
 @pytest.mark.parametrize(
-    ("made", "asked", "says"),
+    ("made", "trained", "asked", "says"),
     [
-        ("", "2026-01-02T00:00:00+00:00", "do not say when they were made"),
-        ("2026-01-01T00:00:00+00:00", "", "nothing says when the first sum"),
-        ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00", ", before the first sum"),
-        ("2026-01-03T00:00:00+00:00", "2026-01-02T00:00:00+00:00", ", NOT before the first sum"),
-        ("2026-01-02T01:00:00+02:00", "2026-01-02T00:00:00+00:00", ", before the first sum"),
+        ("", "", MIDDLE, "do not say when they were made; whether that was before the first round"),
+        (
+            EARLY,
+            "",
+            MIDDLE,
+            "; whether that was before the first round is unknown: no entry of the",
+        ),
+        (EARLY, "", "", "is unknown: no entry of the server's ledger"),
+        ("", EARLY, MIDDLE, "is unknown: no entry of the server's ledger"),
+        (
+            EARLY,
+            MIDDLE,
+            LATE,
+            f", before the first round began ({MIDDLE}, as the estimates say); on",
+        ),
+        (MIDDLE, MIDDLE, LATE, f", NOT before the first round began ({MIDDLE}, as the estimates s"),
+        (LATE, MIDDLE, "", f", NOT before the first round began ({MIDDLE}, as the estimates say)"),
+        (LATE, "", MIDDLE, f", NOT before the first sum was asked for ({MIDDLE}, as the estimates"),
+        (f"{MIDDLE[:11]}01:00:00+02:00", MIDDLE, LATE, ", before the first round began ("),
     ],
 )
-def test_what_files_say_of_time_is_told_as_their_word(tmp_path, made, asked, says):
-    scores = replace(measured({}), asked=asked)
+@pytest.mark.parametrize("noted", [False, True])
+def test_commitments_are_of_before_training_only_against_the_servers_times(
+    tmp_path, made, trained, asked, says, noted
+):
     path = tmp_path / "c.json"
     commitments.write(Commitments(made=made, commitments=tuple(public(("m0", 0)))), path)
-    told = commitment.key_caveats(scores, commitment.check_commitments(scores, path), opened=True)
-    assert any(says in limit for limit in told)
-    assert ("nobody vouches for either time" in " ".join(told)) == bool(made and asked)
+    scores = replace(
+        measured({}), asked=asked, trained=trained, noted=sha256(path) if noted else "0" * 64
+    )
+    status = commitment.check_commitments(scores, path)
+    told = " ".join(commitment.key_caveats(scores, status, opened=True))
+    assert says.partition(": no entry")[0] in told if noted else says in told
+    late, before = ", NOT before" in says, ", before" in says
+    assert ("only the file itself vouches for its time" in told) == (before and not noted)
+    assert bool(status.late) == late
+    # What the ledger has says that the keys were not chosen by answers; not when they were made.
+    assert ("has this very file from the first sum on" in told) == (noted and not late)
+    assert status.committed == (frozenset() if late else {"m0"})
 
 
 @pytest.mark.parametrize(
