@@ -357,7 +357,7 @@ EARLY, MIDDLE, LATE = (f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3))
             EARLY,
             MIDDLE,
             LATE,
-            f", before the first round began ({MIDDLE}, as the estimates say); on",
+            f", before the first round began ({MIDDLE}, as the estimates say)",
         ),
         (MIDDLE, MIDDLE, LATE, f", NOT before the first round began ({MIDDLE}, as the estimates s"),
         (LATE, MIDDLE, "", f", NOT before the first round began ({MIDDLE}, as the estimates say)"),
