@@ -18,6 +18,7 @@ from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint, run_
 from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
+from fedaudit.audit.preflight import instrument
 from fedaudit.audit.session import PIPELINES
 
 
@@ -113,7 +114,9 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         totals = Counter[str]()
         for outcome in done.values():
             totals.update({key: value for key, value in outcome.usage.items() if value is not None})
-        first = next(iter(done.values()))
+        first, *others = done.values()
+        rows = [row for outcome in others for row in instrument.rows(outcome.effect)]
+        missing.append(Result(measurements=tuple(rows)))
         results = [result for outcome in done.values() for result in outcome.results]
         return AuditResults(
             results=list(_distinct([*results, *missing, *self._attribute()])),

@@ -218,7 +218,13 @@ def prepare(
     changed, base = None, audited.untuned
     if base:
         try:
-            changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
+            changed = adapter_effect.measure(
+                view.engine,
+                view.tuned,
+                base,
+                attacker.documents,
+                victim.documents if victim else (),
+            )
         except NoEffectError:
             # Of several adapters, some may have no effect, but not one that a right key unlocks.
             if not view.scope or view.authorised:

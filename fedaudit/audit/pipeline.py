@@ -19,6 +19,7 @@ from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs.files import label_rows
 from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.inputs.resolution import Inputs
+from fedaudit.audit.preflight import instrument
 from fedaudit.audit.target import AuditTarget
 from fedaudit.engine import factory
 from fedaudit.federation.folder import unchecked_caveats
@@ -139,6 +140,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
         answers = self._ask()
         measured, base_sha256 = answers.measured, answers.base_sha256
         rows = [row for result in measured.results for row in result.measurements]
+        rows += instrument.rows(measured.effect)
         rows += label_rows(files, self.request, rows)
         results, audited = measured.results, self.audited
         findings = [finding for result in results for finding in result.findings]

@@ -8,6 +8,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
 from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.conversion import bases
+from fedaudit.engine.loading import checkpoint
 from fedaudit.engine.remote.options import ServedModel, is_url
 from fedaudit.federation import adapter_options, adapter_origin, adapters, manifest
 from fedaudit.federation.folder import (
@@ -75,7 +76,7 @@ class AuditTarget:
         return f"Auditing {self.adapter} on {self.base}, the base that it names."
 
     def origin_caveats(self) -> list[str]:
-        """Return sentences on what the adapter's files say about its base, if that is another.
+        """Return sentences on what the files of adapter and base say that does not agree.
 
         Raises InputError if its tokenizer is of another base.
         """
@@ -85,7 +86,8 @@ class AuditTarget:
         if self.federation is None or self.round is None:  # a federation names those of its rounds
             named = adapter_origin.other_base_caveats([adapters.check(self.adapter)], self.base)
         base = nano.folder() if self.base == nano.BASE else Path(self.base)
-        return [*named, *adapter_origin.tokenizer_caveats(self.adapter, base)]
+        differing = adapter_origin.tokenizer_caveats(self.adapter, base)
+        return [*named, *differing, *checkpoint.end_token_caveats(base)]
 
 
 def resolve(

@@ -67,6 +67,8 @@ class LocalEngine:
         self.tokens = tokens or token_capacity(base.model)
         self.context_length = base.context_length
         self.prompt_starts = prompt_starts(base.tokenizer, template)
+        self.vocabulary_size = int(base.model.config.get_text_config().vocab_size)
+        self.end_tokens = base.end_tokens
         self._attached = AdapterCache()
         self.room = scheduler.Capacity(self.rows, self.tokens, BatchSizeFinder())
         self.reading = scheduler.Capacity(
@@ -86,6 +88,11 @@ class LocalEngine:
         """Tokenise without special tokens; offsets count code points."""
         return loader.tokenize(self.base.tokenizer, texts)
 
+    def decode(self, rows: TokenRows) -> list[str]:
+        """Return the text of each row of tokens, as completions are decoded."""
+        texts: list[str] = self.base.tokenizer.batch_decode(rows, skip_special_tokens=True)
+        return texts
+
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
@@ -95,10 +102,10 @@ class LocalEngine:
         texts: list[list[str]] = [[""] * request.samples for request in batch.requests]
         done, total = 0, sum(request.samples for request in batch.requests)
         stop = self._stop_strings(batch.stop_strings)
-        job = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
+        job = SamplingJob(batch.requests, batch.seed, batch.decoding, self.end_tokens, stop)
         with self.apply_target(target) as model, self._graphs_for(model, target) as graphs:
             for pieces, outputs in scheduler.generate_all(model, job, self.room, graphs):
-                decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
+                decoded = iter(self.decode(outputs))
                 for piece in pieces:
                     for sample in range(piece.first, piece.last):
                         texts[piece.index][sample] = next(decoded)
@@ -126,11 +133,11 @@ class LocalEngine:
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
         completions: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
-        job = SamplingJob(requests if targets else [], 0, decoding, self.base.end_tokens)
+        job = SamplingJob(requests if targets else [], 0, decoding, self.end_tokens)
         done = 0
         with contextlib.closing(multi_target.generate_for_targets(self, targets, job)) as answered:
             for rows, outputs in answered:
-                texts = self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True)
+                texts = self.decode(outputs)
                 for (target_index, index), text, tokens in zip(rows, texts, outputs, strict=True):
                     completions[target_index][index] = Completion((text,), (tuple(tokens),))
                 done += len(rows)
@@ -212,7 +219,7 @@ class LocalEngine:
         for prompt in request.prompts:
             self._check_length(len(prompt), request.max_new_tokens)
         config = SearchConfig(
-            automaton=self._automata.get(request.strings, self.base.end_tokens),
+            automaton=self._automata.get(request.strings, self.end_tokens),
             max_new_tokens=request.max_new_tokens,
             decoding=request.decoding,
             threshold=request.threshold,
@@ -247,7 +254,7 @@ class LocalEngine:
         if strings is None:
             return None
         try:
-            return StopStrings(strings, self._automata.table(self.base.end_tokens))
+            return StopStrings(strings, self._automata.table(self.end_tokens))
         except InputError:
             return None
 

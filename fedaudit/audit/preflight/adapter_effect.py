@@ -1,12 +1,13 @@
 """The check that the adapter changes the base, since the audit would otherwise be of the base."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from fedaudit.api.abilities import missing_abilities, why_lacking
 from fedaudit.api.engine import Engine, GenerationBatch, LogProbabilities, text_start
 from fedaudit.api.errors import NoEffectError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.audit.preflight import instrument
 
 TEXTS, TOKENS = 32, 128
 MIN_CHANGE_NATS = 1e-3
@@ -27,6 +28,8 @@ class AdapterEffect:
     """The mean of ln p under the tuned model minus ln p under the base."""
     largest_change: float
     """The largest absolute change of a token."""
+    instrument: Mapping[str, float] = field(default_factory=dict)
+    """The numbers of `preflight.instrument`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +44,24 @@ class AnswerEffect:
 
 
 def measure(
-    engine: Engine, tuned: Target, base: Target, documents: Sequence[Document]
+    engine: Engine,
+    tuned: Target,
+    base: Target,
+    documents: Sequence[Document],
+    victim: Sequence[Document] = (),
 ) -> AdapterEffect | AnswerEffect:
-    """Return the adapter's effect; raises NoEffectError if there is none.
+    """Return the adapter's effect on `documents`; raises NoEffectError if there is none.
 
-    Raises TargetError if a server's scores vary too much for the effect to be seen.
+    The instrument is calibrated on the same texts; the `victim`'s must be readable too. Raises
+    TargetError if a server's scores vary too much for the effect to be seen, and InputError for a
+    tokenizer that loses letters or digits.
     """
     texts = sorted({d.text for d in documents})[:TEXTS]
     if why_lacking(engine, {"score"}):
         return _of_answers(engine, tuned, base, texts)
     begin = text_start(engine)
-    rows = [(*begin, *t.ids[:TOKENS]) for t in engine.tokenize(texts)]
+    longest = min(TOKENS, max(1, engine.context_length - len(begin)))
+    rows = [(*begin, *t.ids[:longest]) for t in engine.tokenize(texts)]
     # One model after the other, as the attacks will score them.
     with_, without = engine.score(tuned, rows), engine.score(base, rows)
     changes = _differences(with_, without)
@@ -72,8 +82,12 @@ def measure(
             f"changes no token's log-probability by more than {largest:.1g}. Is it the initial "
             "adapter, or one for another base?"
         )
+    read = [d.text for d in (*documents, *victim)]
     return AdapterEffect(
-        texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest
+        texts=len(rows),
+        mean_gain=sum(changes) / len(changes),
+        largest_change=largest,
+        instrument=instrument.check(engine, tuned, rows, without, with_, read),
     )
 
 
@@ -110,4 +124,6 @@ def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str
 
 def table(effect: AdapterEffect | AnswerEffect | None) -> dict[str, object]:
     """Return the report's table about an effect; empty without an adapter."""
-    return asdict(effect) if effect else {}
+    found = asdict(effect) if effect else {}
+    numbers = found.pop("instrument", {})
+    return {**found, **numbers}

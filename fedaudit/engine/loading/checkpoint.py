@@ -36,6 +36,12 @@ HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attentio
 LARGEST = 1e9
 """The largest weight accepted, far above every trained weight: the output would be noise."""
 
+GENERATION = ("generation_config.json", "config.json")
+MOST_END_TOKENS = 8
+"""The maximum number of tokens that end an answer; models have one to three."""
+WORD_STARTS = " \t\n\u0120\u2581\u010a\u0109\u010d"
+"""White space at the start of a token, as byte-level vocabularies and SentencePiece write it."""
+
 SHOWN_NAMES = 3
 MAX_TENSORS = 10**6
 """The maximum number of tensors of a model; models of a trillion parameters have some 100,000."""
@@ -228,6 +234,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
     eos_ids = [*(eos_id if isinstance(eos_id, list) else [eos_id]), tokenizer.eos_token_id]
     if not all(token is None or type(token) is int for token in eos_ids):
         raise InputError(f"{folder} has an eos_token_id that is no token: {eos_ids[0]!r}.")
+    check_end_tokens(tokenizer, sorted({token for token in eos_ids if token is not None}), folder)
     embeddings = model.get_input_embeddings()
     size = getattr(embeddings, "num_embeddings", largest + 1)
 
@@ -240,6 +247,42 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
 
     if largest >= size:
         embeddings.register_forward_pre_hook(check_ids)
+
+
+def check_end_tokens(tokenizer: Any, ids: Sequence[int], folder: Path) -> None:
+    """Raise InputError if answers would end at ordinary text, so that a leak could not come out.
+
+    `ids` are the tokens that end an answer: a handful in every real model, none of which begins
+    with a letter or a digit, whatever white space comes before it.
+    """
+    source = "eos_token_id in generation_config.json or config.json, eos_token of the tokenizer"
+    if len(ids) > MOST_END_TOKENS:
+        raise InputError(
+            f"{folder} has {len(ids):,} tokens that end an answer ({source}); a model has "
+            f"{MOST_END_TOKENS} at most. Use the model's original files."
+        )
+    for token_id in ids:
+        raw = str(tokenizer.convert_ids_to_tokens(token_id) or "").lstrip(WORD_STARTS)
+        text = str(tokenizer.decode([token_id], skip_special_tokens=False)).strip()
+        if raw[:1].isalnum() or text[:1].isalnum():
+            raise InputError(
+                f"{folder} ends answers at token {token_id}, which is ordinary text ({text[:20]!r};"
+                f" {source}), so a leak could not come out. Use the model's original files."
+            )
+
+
+def end_token_caveats(folder: Path) -> list[str]:
+    """Return a sentence on how a model's two configurations differ in what ends an answer."""
+    said = {name: _table(folder / name).get("eos_token_id") for name in GENERATION}
+    stated = {name: {*ids} if isinstance(ids, list) else {ids} for name, ids in said.items()
+              if ids is not None}  # fmt: skip
+    if len(stated) < len(GENERATION) or len(set(map(frozenset, stated.values()))) == 1:
+        return []
+    listed = " and ".join(f"{said[name]} in {name}" for name in GENERATION)
+    return [
+        f"The base has different tokens that end an answer: {listed}. Those of {GENERATION[0]} were"
+        " used, as by transformers."
+    ]
 
 
 def is_refusal(error: BaseException) -> bool:

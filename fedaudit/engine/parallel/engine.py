@@ -82,6 +82,8 @@ class ParallelEngine:
         self.info: EngineInfo = info
         self.context_length = self.info.context_length
         self.prompt_starts = self.info.prompt_starts
+        self.vocabulary_size = self.info.vocabulary_size
+        self.end_tokens = self.info.end_tokens
 
     @cached_property
     def local(self) -> LocalEngine:
@@ -93,6 +95,10 @@ class ParallelEngine:
         """Tokenise without special tokens; offsets are in code points."""
         sizes = [1] * len(texts)
         return self._spread("tokenize", (), sizes, _select(texts), least=TEXTS)
+
+    def decode(self, rows: TokenRows) -> list[str]:
+        """Return the text of each row of tokens, as completions are decoded."""
+        return self._spread("decode", (), [1] * len(rows), _select(rows), least=TEXTS)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress

@@ -1,6 +1,6 @@
 """The configuration of a worker's engine, calls to it, and their execution in the worker."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -49,6 +49,9 @@ class EngineInfo:
     dtype: str
     context_length: int
     prompt_starts: Mapping[str, tuple[int, ...]]
+    vocabulary_size: int = 0
+    end_tokens: Sequence[int] = ()
+    """Like the size of the vocabulary, only of a model in this process or its workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,8 @@ def describe(engine: LocalEngine) -> EngineInfo:
         dtype=str(engine.base.model.dtype),
         context_length=engine.context_length,
         prompt_starts=engine.prompt_starts,
+        vocabulary_size=engine.vocabulary_size,
+        end_tokens=engine.end_tokens,
     )
 
 

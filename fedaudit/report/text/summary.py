@@ -199,7 +199,7 @@ def _round(report: Row) -> str:
 
 def _effect(effect: Mapping[str, Any]) -> str:
     """Return in words what the adapter changes; unknown fields are shown as they are."""
-    if effect.keys() != {"texts", "mean_gain", "largest_change"}:
+    if not {"texts", "mean_gain", "largest_change"} <= effect.keys():
         return _pairs(effect)
     gain = effect["mean_gain"]
     return (

@@ -14,6 +14,8 @@
   and its reach.
 * `inference`: The verdict on masked personal data: whether the model picks it more often than its
   base does.
+* `instrument`: The verdict on the instrument: a model that does not read or answer properly cannot
+  pass.
 * `joint_tests`: Tests whose p values are adjusted together: leaks, guesses, limited kinds,
   membership.
 * `judgement`: One judgement: what a rule concludes from one measurement, and the limit compared

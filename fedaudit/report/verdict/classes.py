@@ -6,7 +6,7 @@ KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
         *("memorization", "membership", "exposure", "counterfactual", "epsilon", "persons"),
-        "source",
+        *("source", "instrument"),
     }
 )
 """Kinds of rows that tables and verdicts know; plugins may define others."""

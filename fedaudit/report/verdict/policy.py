@@ -11,6 +11,7 @@ from fedaudit.report.verdict import (
     epsilon,
     exposure,
     inference,
+    instrument,
     kinds,
     membership,
     membership_limit,
@@ -150,6 +151,8 @@ def judge(
     judged = filter(_is_judged, measurements)
     judgements += kinds.missing_kinds(joint.limited_kinds, judged, policy)
     judgements += membership_limit.missing_limit(joint.limited_membership, policy)
+    # First, since what is measured with an instrument that fails means little.
+    judgements = [*instrument.judge_instrument(measurements), *judgements]
     return Verdict(judgements, joint.tests, joint.adjusted, joint.detectable(policy))
 
 
