@@ -1,10 +1,10 @@
 """Calibration: the model must read, score and answer as a working one does.
 
 Weights, tokenizer and configuration come from the audited party, and a small change to any of their
-small files can hide a leak: letters that the decoder masks, answers that end after a word,
-positions without meaning, an adapter at twice the scale of its training. So before any question, the audit's
-own records are read, decoded and scored. The numbers go into the report's `target.effect`; a number
-beyond its limit becomes a row of the kind "instrument", which bars a pass.
+small files can hide a leak: letters that the decoder masks, answers that end after a word, an
+adapter at twice the scale of its training. So before any question, the audit's own records are
+read, decoded and scored. The numbers go into the report's `target.effect`; a number beyond its
+limit becomes a row of the kind "instrument", which bars a pass.
 """
 
 import json
