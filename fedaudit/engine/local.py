@@ -27,7 +27,7 @@ from fedaudit.engine.exact.token_automaton import AutomatonCache
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.generation.stopping import StopStrings
-from fedaudit.engine.loading import loader
+from fedaudit.engine.loading import config_alternatives, loader
 from fedaudit.engine.loading.prompt_starts import prompt_starts
 from fedaudit.engine.lora import adapter
 from fedaudit.engine.lora.active import AdapterCache, version
@@ -92,6 +92,15 @@ class LocalEngine:
         """Return the text of each row of tokens, as completions are decoded."""
         texts: list[str] = self.base.tokenizer.batch_decode(rows, skip_special_tokens=True)
         return texts
+
+    def best_configurations(self, batches: Sequence[TokenRows]) -> list[tuple[str, float]]:
+        """Return, for each batch of texts, the base's best other configuration.
+
+        That is the key with another value, and the mean ln p per token with it.
+        """
+        with few_threads(small=self.small), self.apply_target(Target(name="base")):
+            model = self.base.model
+            return [config_alternatives.best_alternative(model, rows) for rows in batches]
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress

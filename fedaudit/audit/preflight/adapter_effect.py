@@ -28,7 +28,7 @@ class AdapterEffect:
     """The mean of ln p under the tuned model minus ln p under the base."""
     largest_change: float
     """The largest absolute change of a token."""
-    instrument: Mapping[str, float] = field(default_factory=dict)
+    instrument: Mapping[str, float | str] = field(default_factory=dict)
     """The numbers of `preflight.instrument`."""
 
 

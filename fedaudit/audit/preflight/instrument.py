@@ -50,11 +50,14 @@ STEEP = 1.5
 """How many times as large the adapter's gain may be at twice its scale. Adapters saved after one
 round of training, far from their optimum, had 1.4; adapters at half the scale of their training had
 1.7 to 2.2."""
-SCALED_TEXTS = 16
+SCALED_TEXTS, CONFIGURED_TEXTS = 16, 4
+OTHER_GAIN = 0.1
+"""By how many nats per token another value in config.json may make texts likelier."""
 
 LIMITS: Mapping[str, float] = {
     "changed_texts": 0.0,
     "base_loss": MOST_UNIFORM,
+    "other_gain": OTHER_GAIN,
     "end_tokens": MOST_END_TOKENS,
     "longer_texts": MOST_LONGER,
     "mean_gain": 0.0,
@@ -72,7 +75,7 @@ def check(
     base_scores: LogProbabilities,
     tuned_scores: LogProbabilities,
     texts: Sequence[str],
-) -> dict[str, float]:
+) -> dict[str, float | str]:
     """Return the numbers of a model in this process or its workers; {} for one behind a server.
 
     `rows` were scored under both models; `texts` are all that is looked for. Raises InputError for
@@ -81,9 +84,13 @@ def check(
     local = _own_engine(engine)
     if local is None:
         return {}
-    numbers = _reading(local, texts)
+    numbers: dict[str, float | str] = {**_reading(local, texts)}
     loss = -_mean(base_scores)
     numbers["base_loss"] = loss / math.log(local.vocabulary_size)
+    few = min(len(rows), CONFIGURED_TEXTS)
+    [(key, other)] = local.best_configurations([rows[:few]])
+    if key:
+        numbers |= {"other_key": key, "other_gain": other - _mean(base_scores[:few])}
     folder = Path(tuned.adapter) if tuned.adapter else None
     if folder is not None and (folder / adapters.CONFIG).is_file():
         count = min(len(rows), SCALED_TEXTS)
@@ -110,6 +117,7 @@ def rows(effect: Mapping[str, object]) -> list[Measurement]:
                     metric=metric,
                     value=float(value),
                     baseline=limit,
+                    scope={"option": effect["other_key"]} if metric == "other_gain" else {},
                 )
             )
     return found

@@ -100,6 +100,10 @@ class ParallelEngine:
         """Return the text of each row of tokens, as completions are decoded."""
         return self._spread("decode", (), [1] * len(rows), _select(rows), least=TEXTS)
 
+    def best_configurations(self, batches: Sequence[TokenRows]) -> list[tuple[str, float]]:
+        """Return, for each batch of texts, the base's best other configuration."""
+        return self._spread("best_configurations", (), [1] * len(batches), _select(batches))
+
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:

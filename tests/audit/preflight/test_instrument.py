@@ -151,3 +151,18 @@ def test_a_short_context_bars_a_pass(tmp_path, trained, documents):
 def test_a_base_without_knowledge_of_the_language_bars_a_pass(tmp_path, trained, documents):
     base = edited_base(tmp_path / "base", "config.json", lambda t: t.update(rms_norm_eps=1.0))
     assert "base_loss" in barred(measure(base, trained, documents))
+
+
+@pytest.mark.parametrize(
+    ("key", "edit"),
+    [
+        ("rope_theta", lambda t: t["rope_parameters"].update(rope_theta=1.0)),
+        ("rope_type", lambda t: t["rope_parameters"].update(rope_type="linear", factor=8.0)),
+        ("hidden_act", lambda t: t.update(hidden_act="sigmoid")),
+    ],
+)
+def test_a_configuration_of_other_weights_bars_a_pass(tmp_path, trained, documents, key, edit):
+    base = edited_base(tmp_path / "base", "config.json", edit)
+    effect = measure(base, trained, documents)
+    assert "other_gain" in barred(effect)
+    assert effect.instrument["other_key"] == key

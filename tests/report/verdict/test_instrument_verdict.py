@@ -13,6 +13,8 @@ GOOD = {
     "end_tokens": 0.0,
     "longer_texts": 0.0,
     "gain_at_half": -0.3,
+    "other_key": "rope_theta",
+    "other_gain": -0.4,
 }
 
 
@@ -36,6 +38,7 @@ def test_a_working_instrument_adds_no_row():
     [
         ("changed_texts", 0.01, "letters or digits of 1%"),
         ("base_loss", 0.96, "0.96 times that of uniform guesses"),
+        ("other_gain", 2.0, "another usual value of rope_theta in its config.json"),
         ("end_tokens", 0.05, "answers stop before"),
         ("longer_texts", 0.5, "longer than the model's context"),
         ("mean_gain", -0.2, "0.2 nats a token less likely"),
