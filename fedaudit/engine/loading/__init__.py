@@ -6,8 +6,8 @@
   transformers.
 * `adapter_shapes`: A base's modules without its weights, and the shapes of an adapter's tensors on
   them.
-* `config_alternatives`: Other values of a base's configuration under which its weights may model text
-  better.
+* `config_alternatives`: Other values of a base's configuration under which its weights may model
+  text better.
 * `dumps`: Reading files of torch.save and numpy.savez, and converting them, in a sandboxed process.
 * `dumps_process`: The sandboxed side of `dumps`, which opens files of torch.save and numpy.savez.
 * `loader`: Loading a base by its name, and attaching adapters that fit it exactly.

@@ -94,10 +94,9 @@ def _empty_parameters() -> Iterator[None]:
     register = torch.nn.Module.register_parameter
 
     def register_empty(module: torch.nn.Module, key: str, parameter: Any) -> None:
-        register(module, key, parameter)
         if parameter is not None:
-            empty = torch.nn.Parameter(parameter.to("meta"), requires_grad=False)
-            module._parameters[key] = empty
+            parameter = torch.nn.Parameter(parameter.to("meta"), requires_grad=False)
+        register(module, key, parameter)
 
     setattr(torch.nn.Module, name, register_empty)
     try:
