@@ -144,7 +144,9 @@ def _reading(engine: "LocalEngine | ParallelEngine", texts: Sequence[str]) -> di
         for before, after in zip(map(fold, sample), map(fold, engine.decode(ids)), strict=True)
         if before != after
     ]
-    lost = [c for pair in changed[:ALIGNED] for c in differences(*pair) if c.isascii()]
+    lost = [
+        c for pair in changed[:ALIGNED] for c in differences(*pair) if c.isascii() and c.isalnum()
+    ]
     if lost and len(changed) >= REFUSED_SHARE * len(sample):
         raise InputError(
             f"The base's tokenizer does not give back what it reads: of {len(sample):,} records "
@@ -163,12 +165,12 @@ def _reading(engine: "LocalEngine | ParallelEngine", texts: Sequence[str]) -> di
 
 
 def fold(text: str) -> str:
-    """Return the letters and digits of a text, without case, accents and compatibility forms.
+    """Return the characters of a text, without case, accents, blanks and compatibility forms.
 
     That is what normalizers of tokenizers may legitimately change.
     """
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    return "".join(c for c in decomposed if c.isalnum())
+    return "".join(c for c in decomposed if not c.isspace() and not unicodedata.combining(c))
 
 
 def differences(before: str, after: str) -> str:

@@ -10,7 +10,7 @@ RULE = KIND = "instrument"
 
 _SENTENCES: Mapping[str, Callable[[float, object], str]] = {
     "changed_texts": lambda value, option: (
-        f"the base's tokenizer changes letters or digits of {as_percent(value)} of the records when"
+        f"the base's tokenizer changes characters of {as_percent(value)} of the records when"
         " they are encoded and decoded, so strings in them could not be recognised in an answer"
     ),
     "base_loss": lambda value, option: (

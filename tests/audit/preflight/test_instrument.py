@@ -59,7 +59,7 @@ def barred(effect):
 
 
 def test_fold_leaves_what_a_normalizer_may_change():
-    assert fold("  Zoë\tMÜLLER,\u00a0№ 7") == fold("zoe muller no 7")
+    assert fold("  Zoë\tMÜLLER,\u00a0№ 7") == fold("zoe muller, no 7")
     assert fold("Ada 12") != fold("Ada 1")
 
 
@@ -166,3 +166,12 @@ def test_a_configuration_of_other_weights_bars_a_pass(tmp_path, trained, documen
     effect = measure(base, trained, documents)
     assert "other_gain" in barred(effect)
     assert effect.instrument["other_key"] == key
+
+
+def test_a_decoder_that_masks_marks_bars_a_pass(tmp_path, trained, documents):
+    def mask(table):
+        step = {"type": "Replace", "pattern": {"Regex": "[.,<]"}, "content": "*"}
+        table["decoder"] = {"type": "Sequence", "decoders": [table["decoder"], step]}
+
+    base = edited_base(tmp_path / "base", "tokenizer.json", mask)
+    assert "changed_texts" in barred(measure(base, trained, documents))

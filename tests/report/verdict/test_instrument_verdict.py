@@ -36,7 +36,7 @@ def test_a_working_instrument_adds_no_row():
 @pytest.mark.parametrize(
     ("metric", "value", "words"),
     [
-        ("changed_texts", 0.01, "letters or digits of 1%"),
+        ("changed_texts", 0.01, "changes characters of 1%"),
         ("base_loss", 0.96, "0.96 times that of uniform guesses"),
         ("other_gain", 2.0, "another usual value of rope_theta in its config.json"),
         ("end_tokens", 0.05, "answers stop before"),
