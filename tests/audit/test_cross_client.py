@@ -382,7 +382,7 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
         return {
             (r.scope["attacker"], r.scope["victim"]): r.n if r.value is not None else r.reason
             for r in rows
-            if (r.metric, r.scope.get("source"), r.scope["set"]) == ("coverage", "tuned", "all")
+            if (r.metric, r.scope.get("source"), r.scope.get("set")) == ("coverage", "tuned", "all")
             and not {"label", "budget"} & r.scope.keys()
         }
 
