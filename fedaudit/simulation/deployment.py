@@ -8,6 +8,7 @@ from typing import Any
 
 from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation, Responder
 from fedaudit.api.engine import ModelEngine
+from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Document, Measurement
 from fedaudit.federation import manifest
@@ -46,14 +47,22 @@ def deploy(
     """Let every defence deploy, and only then mark the federation as complete.
 
     An unfinished deployment starts anew, over the files that it wrote. If a defence answers for
-    the model, perplexity is measured through the defence.
+    the model, perplexity is measured through the defence. Raises InputError if an adapter is left
+    in the deployment's folder that this deployment did not write.
     """
     folder = run.out / DEPLOYED
     if finished.status == "complete":
         return _read(finished, folder / MEASURED)
     restrict_to_owner(folder)  # before anything secret is in it
     state = _state(run, finished, materials, engine, progress)
+    before = _written(folder)
     results = [defense.deploy(state) for defense in run.defenses]
+    for path, version in _written(folder).items():
+        if before.get(path) == version:
+            raise InputError(
+                f"{path} is no adapter of this deployment, which would answer with it: move it "
+                "elsewhere, then run the command again."
+            )
     settings, responders = _responding(run, state)
     rows = (
         *(row for result in results for row in result.measurements),
@@ -77,6 +86,12 @@ def deploy(
     )
     manifest.write(complete, run.out)
     return Deployment(complete, rows, limits)
+
+
+def _written(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return which file each adapter's path below a folder names, and when it last changed."""
+    paths = [path for path in folder.rglob("adapter_*") if path.is_file()]
+    return {path: ((found := path.stat()).st_ino, found.st_ctime_ns) for path in paths}
 
 
 def _read(finished: Manifest, path: Path) -> Deployment:

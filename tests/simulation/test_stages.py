@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedaudit.api.defense import Defense, Responder
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement, RoutedRequest
 from fedaudit.config import registry
@@ -251,8 +251,14 @@ def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):
     stopped = open_federation(tmp_path / "run").manifest
     assert (stopped.status, len(stopped.rounds), stopped.deployment) == ("running", 3, None)
     monkeypatch.setattr(Everything, "deploy", deploy)
+    stale = tmp_path / "run/defense/c0/stale/adapter_model.safetensors"
+    stale.write_text("of somebody else")
+    with pytest.raises(InputError, match=r"stale/adapter_model\.safetensors is no adapter of this"):
+        run("run", answers=True)
+    assert stale.read_text() == "of somebody else"  # only what the tool wrote is removed
+    stale.unlink()
     place, result = run("run", answers=True)
-    assert (place / "defense/c0/stale").exists()  # only what the tool wrote is removed
+    assert (place / "defense/c0/stale").exists()
     assert result.manifest.files == wanted.manifest.files
     assert result.measurements == wanted.measurements
 
