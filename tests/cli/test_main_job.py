@@ -109,7 +109,7 @@ def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
     }
     sources = ("tuned", "base", "tuned-not-base", "control")
     paper = {(s, t) for s in sources for t in ("all", "prefix-disjoint")}
-    assert totals == paper | {(s, "exclusive") for s in (*sources, "base-not-tuned")}
+    assert totals == paper | {(s, "exclusive") for s in (*sources, "base-not-tuned", "known")}
     assert report["target"]["effect"]["largest_change"] > 0.1
     assert report["target"]["beginning"]["start"] in ("bos", "bare")
     assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
