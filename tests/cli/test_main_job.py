@@ -208,7 +208,7 @@ def test_the_base_alone_can_be_asked(here, run):
     outcome = run(*ATTACK, "--target", "fedaudit-nano", "--json", "o.json")
     assert outcome.code == 7
     rows = json.loads(Path("o.json").read_text())["measurements"]
-    assert {r["scope"].get("source") for r in rows} == {"tuned", "control", None}
+    assert {r["scope"].get("source") for r in rows} == {"tuned", "control", "known", None}
     assert {r["metric"] for r in rows if "source" not in r["scope"]} == {"targets"}
     assert "no base to compare with" in outcome.out
 
