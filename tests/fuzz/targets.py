@@ -120,7 +120,7 @@ def _tiny() -> Any:
 
     config = LlamaConfig(
         vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=64,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=64, eos_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval().requires_grad_(False)
 
