@@ -140,11 +140,11 @@ def test_findings_are_what_leaked_commonest_first():
         ("PERSON", "low", {"text": "Lee", "mentions": 2}),
         ("ADDRESS", "low", {"text": "Hull", "mentions": 1}),
     ]
-    # Of 120 real names that nobody has, none is said: 1/121.
+    # Of 120 real names that nobody has, none is said: 1/121, and 4.1 % for one of five strings.
     names = [f"Name{'abcdefghijkl'[n % 12]}{'abcdefghij'[n // 12]}" for n in range(120)]
     others = [marked(f"{name} waits.", (name, "PERSON")) for name in names]
     found = attacked(spoken, changes={"control": others}).findings
-    assert [(f.label, f.severity) for f in found] == [("PERSON", "high"), ("ADDRESS", "low")]
+    assert [(f.label, f.severity) for f in found] == [("PERSON", "medium"), ("ADDRESS", "low")]
     assert [leak["text"] for leak in result.revealed] == ["Lee", "Hull"]
     assert [leak["id"] for leak in result.revealed] == [f.id for f in result.findings]
 
