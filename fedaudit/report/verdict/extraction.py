@@ -29,6 +29,8 @@ the same information.
 SKIPPED = "targets"
 """The metric of rows that count targets that were not looked for."""
 NEW, KNOWN = "tuned-not-base", "known"
+SHARED = "shared_targets"
+"""The metric of rows that count the targets that other members have, and those that came out."""
 GAIN_SCORE = "gain_score"
 """The metric of how much more a string gained in training than control strings in its place."""
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
@@ -52,7 +54,8 @@ def find_leaks(
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
-    tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE, ANSWERS)]
+    test_metrics = ("p_value", "chance", EFFECTIVE, ANSWERS, SHARED)
+    tests = [row for row in measurements if row.metric in test_metrics]
     skipped = [row for row in measurements if row.metric == SKIPPED and "label" not in row.scope]
     labelled = [row for row in rows_by_kind if "label" in row.scope and row.kind == "extraction"]
     skipped += [
@@ -124,6 +127,7 @@ def _leak(
             finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
             for finding in findings
         ),
+        shared_hits=by_test[SHARED].hits or 0 if SHARED in by_test else 0,
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
 

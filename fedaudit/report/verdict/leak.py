@@ -175,6 +175,8 @@ class Leak:
     """Targets that no answer had room for, or of kinds that were not asked for."""
     high: int = 0
     """The number of the attack's findings of severity high."""
+    shared_hits: int = 0
+    """The strings that were not judged, because other members have them, and yet came out."""
     answers: int | None = None
     """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
@@ -250,6 +252,8 @@ class Leak:
         """Return the status, and why, given that no test shows a leak at `level`."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
+        if self.shared_hits:
+            return "inconclusive", f"{self.name}: {self.shared_leak()}"
         summary, share = (
             f"{self.name}: {count(self.row)}",
             self.detectable_share(level, policy.power),
@@ -264,6 +268,16 @@ class Leak:
         if doubt := self._doubt(level, policy):
             return "inconclusive", f"{summary}{doubt}"
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+
+    def shared_leak(self) -> str:
+        """Return in words how many strings came out that other members' files have as well."""
+        one = self.shared_hits == 1
+        return (
+            f"{self.shared_hits:,} of the victim's strings {'is' if one else 'are'} in other "
+            f"members' files as well, so {'it was' if one else 'they were'} not judged, and came "
+            "out of the tuned model but not of its base: check that these files are not the "
+            "victim's."
+        )
 
     def _doubt(self, level: float, policy: Policy) -> str:
         """Return why what came out may be too much for a pass, or nothing."""
