@@ -41,6 +41,24 @@ def test_what_answers_had_no_room_for_counts_as_unseen(beyond, n, status):
         assert said in found["reasons"][0]
 
 
+@pytest.mark.parametrize("hits", [0, 1, 3])
+def test_strings_that_members_have_and_that_came_out_bar_a_pass(hits):
+    shared = Measurement(
+        kind="extraction",
+        plugin="contextual",
+        metric="shared_targets",
+        value=9.0,
+        n=200,
+        hits=hits,
+        scope={"source": "tuned-not-base"},
+    )
+    of_member = replace(shared, scope={**shared.scope, "member": "c2"})
+    found = verdict([*audit(0, 200), shared, of_member], [])
+    assert found["status"] == ("inconclusive" if hits else "pass")
+    said = f"{hits} of the victim's strings {'is' if hits == 1 else 'are'} in other members' files"
+    assert (said in found["reasons"][0]) == bool(hits)
+
+
 def test_targets_of_kinds_that_were_not_asked_for_count_as_unseen():
     rows = audit(60, 460, label="URL")
     assert verdict(rows, [])["status"] == "pass"  # of what is beyond reach the total counts
