@@ -68,7 +68,6 @@ class LocalEngine:
         self.context_length = base.context_length
         self.prompt_starts = prompt_starts(base.tokenizer, template)
         self.vocabulary_size = int(base.model.config.get_text_config().vocab_size)
-        self.end_tokens = base.end_tokens
         self._attached = AdapterCache()
         self.room = scheduler.Capacity(self.rows, self.tokens, BatchSizeFinder())
         self.reading = scheduler.Capacity(
@@ -87,6 +86,11 @@ class LocalEngine:
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets count code points."""
         return loader.tokenize(self.base.tokenizer, texts)
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """The tokens that end a completion."""
+        return self.base.end_tokens
 
     def decode(self, rows: TokenRows) -> list[str]:
         """Return the text of each row of tokens, as completions are decoded."""
