@@ -11,7 +11,7 @@ update is one of:
 * a share of all ("all 0.5"): the same rule for both, so that a marked client's estimate which holds
   less than that of the mark, its own update included, answers nothing;
 * "saturating": in proportion, at most like a marked client that does not hide, at least nothing;
-* "absolute": in proportion, to what it holds with a negative sign, too.
+* "absolute": in proportion to the absolute value of its share.
 """
 
 from collections.abc import Sequence

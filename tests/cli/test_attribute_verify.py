@@ -259,14 +259,18 @@ def test_the_accuseds_own_commitments_are_compared(run, bundle):
     run.refused(3, *words, says="There is no file of commitments none.json")
 
 
-def test_the_plugin_of_a_mark_that_stays_closed_is_the_published_one(run, bundle):
+def score_two_early_marks(run):
+    """Publish two marks, dated before the estimates, which are older than this test; score."""
     handmade.marks(Path("marks.json"), count=2)
     for name in ("s.json", "public.json"):
         Path(name).unlink()
     assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
-    # The estimates are older: as they are, these commitments say themselves that they are late.
     rewrite("public.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
     score(run)
+
+
+def test_the_plugin_of_a_mark_that_stays_closed_is_the_published_one(run, bundle):
+    score_two_early_marks(run)
     for folder in ("b", "o"):
         shutil.rmtree(folder)
     given = ("--commitments", "public.json")
@@ -511,12 +515,7 @@ def test_estimates_that_the_owner_rewrote_are_not_the_servers(run, bundle, forge
 
 
 def test_scores_that_nobody_can_check_accuse_nobody(run, bundle):
-    handmade.marks(Path("marks.json"), count=2)
-    for name in ("s.json", "public.json"):
-        Path(name).unlink()
-    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
-    rewrite("public.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
-    score(run)
+    score_two_early_marks(run)
 
     def make_up(record):
         record["clients"]["c3"]["m1"].update(z=60.0)
