@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
 from fedaudit.audit.resume import stored_shard
 from fedaudit.audit.stored_request import from_table
 from fedaudit.journal import journal
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, ShardJournal
-from fedaudit.journal.spot_checks import SpotCheck
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -57,12 +55,10 @@ def merged_request(
 
 
 def merged_journals(
-    request: "AuditRequest",
     fingerprint: RunFingerprint,
     shards: Sequence[ShardJournal],
-    share: float,
 ) -> AuditJournal:
-    """Return the journals of all shards; a `share` of their questions is to be asked again.
+    """Return the journals of all shards.
 
     Raises InputError if the audited model or data have changed since.
     """
@@ -70,8 +66,7 @@ def merged_journals(
     differing = describe_changes(fingerprint.facts, first.header.get("config", {}))
     if differing:
         raise InputError(f"What was asked of {first.place} has changed since: {differing}.")
-    recheck = SpotCheck(share, environment.machine_facts(request.device))
-    return AuditJournal(tuple(shards), merged=True, recheck=recheck)
+    return AuditJournal(tuple(shards), merged=True)
 
 
 def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:

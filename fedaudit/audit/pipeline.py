@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fedaudit.api.engine import Engine
-from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
@@ -23,7 +22,7 @@ from fedaudit.audit.preflight import instrument
 from fedaudit.audit.target import AuditTarget
 from fedaudit.engine import factory
 from fedaudit.federation.folder import unchecked_caveats
-from fedaudit.journal.shards import AuditJournal
+from fedaudit.journal.shards import AuditJournal, ShardComplete
 from fedaudit.journal.unfinished_piece import UnfinishedPiece
 
 if TYPE_CHECKING:
@@ -56,10 +55,6 @@ class AuditResults:
 
 
 Watcher = Callable[[str], Progress]
-NO_RECHECK = (
-    "The server keeps to no seed, so the answers of shards cannot be checked by asking again: "
-    "merge them with --recheck 0."
-)
 
 
 def no_watcher(_title: str) -> Progress:
@@ -126,8 +121,8 @@ class AuditPipeline(ABC, Generic[InputsT]):
 
     def finish_asking(self) -> None:
         """Declare that everything was asked; raises ShardComplete if this is a single shard."""
-        if self.journal:
-            self.journal.finish_check()
+        if self.journal and not self.journal.covers_all:
+            raise ShardComplete
 
     def run(self) -> Audit:
         """Run the audit: cheap checks first, then the model is loaded, then the attacks run."""
@@ -193,13 +188,6 @@ class AuditPipeline(ABC, Generic[InputsT]):
             served_engine = connection.open(
                 UnfinishedPiece(journal), journal.record_fact if journal else None
             )
-            if (
-                journal
-                and journal.recheck
-                and journal.recheck.share
-                and not served_engine.abilities.seed
-            ):
-                raise UsageError(NO_RECHECK)
             measured = self.measure(served_engine)
             served_engine.finish()
         return MeasuredModel(
@@ -225,9 +213,9 @@ def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
     """Return what a report states about the earlier runs that this one resumes."""
     if journal is None:
         return {}
-    shards = (
-        {"shards": journal.recheck.table(), "doubts": journal.recheck.caveats()}
-        if journal.recheck
-        else {}
-    )
-    return {"resumed_from": journal.resumed, "earlier": journal.seconds, **shards}
+    facts = {"resumed_from": journal.resumed, "earlier": journal.seconds}
+    if not journal.merged:
+        return facts
+    headers = [shard.journal.header for shard in journal.shards]
+    shards = [{"shard": header["shard"], "device": header["device"]} for header in headers]
+    return {**facts, "shards": shards}

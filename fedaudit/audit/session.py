@@ -7,7 +7,7 @@ AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, ShardComplete, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
-from fedaudit.journal.spot_checks import SHARE
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, key_for
 from fedaudit.system import outputs
@@ -74,14 +73,6 @@ def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_wat
     ).run()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedShards:
-    """Finished shards in order, and the share of their questions to ask again."""
-
-    shards: Sequence[ShardJournal]
-    recheck: float
-
-
 class AuditSession:
     """One audit and its output folder, into which nothing is written before the audit runs.
 
@@ -97,7 +88,7 @@ class AuditSession:
         *,
         shard: str | None = None,
         resume: bool = False,
-        shards: MergedShards | None = None,
+        shards: Sequence[ShardJournal] = (),
         copy: Path | None = None,
         reveal: bool = False,
         redactor: Redactor | None = None,
@@ -108,10 +99,11 @@ class AuditSession:
         """Check the request and its output folder: `folder`, or a new one below `runs/`.
 
         `shard` is "i/n", for a part of the questions; `resume` continues the audit in the folder;
-        `shards` are to be merged. `copy` is another file for the report; `reveal` writes the leaks
-        in plain text into the folder. The default `redactor` masks with the user's key. `reader`
-        has read some of the files already; `inputs` are those of the request, if it was resolved
-        before, and `pipeline` is needed for a kind of request that is not in PIPELINES.
+        `shards` are finished ones to be merged, in order. `copy` is another file for the report;
+        `reveal` writes the leaks in plain text into the folder. The default `redactor` masks with
+        the user's key. `reader` has read some of the files already; `inputs` are those of the
+        request, if it was resolved before, and `pipeline` is needed for a kind of request that is
+        not in PIPELINES.
         """
         self.shard = parse_shard(shard) if shard else None
         if self.shard and (copy or reveal):
@@ -168,21 +160,19 @@ class AuditSession:
         folders: Sequence[Path],
         folder: Path | None = None,
         *,
-        recheck: float = SHARE,
         device: str = "auto",
         servers: Sequence[str] = (),
         **options: Any,
     ) -> "AuditSession":
         """Return a session that merges the shards in some folders into one report.
 
-        A share `recheck` of each shard's questions is asked again, on the `device` or of the
-        `servers` that the user names. `options` are those of a session. Raises InputError if a
-        shard is missing, duplicated, unfinished or of another audit, and for a journal without a
-        request.
+        What no shard keeps is asked on the `device` or of the `servers` that the user names.
+        `options` are those of a session. Raises InputError if a shard is missing, duplicated,
+        unfinished or of another audit, and for a journal without a request.
         """
         shards = merge.read_shards(folders)
         request = merge.merged_request(shards, device, servers)
-        return cls(request, folder, shards=MergedShards(shards=shards, recheck=recheck), **options)
+        return cls(request, folder, shards=shards, **options)
 
     def run(
         self,
@@ -225,8 +215,7 @@ class AuditSession:
 
     def _open_journal(self) -> AbstractContextManager[AuditJournal]:
         if self._shards:
-            shards, share = self._shards.shards, self._shards.recheck
-            return nullcontext(merge.merged_journals(self.request, self.fingerprint, shards, share))
+            return nullcontext(merge.merged_journals(self.fingerprint, self._shards))
         return resumption.open_journal(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import Device, Json, Out, Quiet, Recheck, Reveal
+from fedaudit.cli.options import Device, Json, Out, Quiet, Reveal
 
 
 def merge(
@@ -14,13 +14,12 @@ def merge(
     ],
     out: Out = None,
     json: Json = None,
-    recheck: Recheck = 1.0,
     server: Annotated[
         list[str] | None,
         typer.Option(
             "--server",
             metavar="URL",
-            help="A server that the shards asked; a part of their questions is asked again.",
+            help="A server that the shards asked; it scores what they found.",
         ),
     ] = None,
     reveal: Reveal = False,
@@ -29,8 +28,7 @@ def merge(
 ) -> int:
     """Merge shards into one report, equal to an unsharded audit's.
 
-    A random sample of each shard's questions is asked again, to check that its answers are the
-    model's. Data and model are read from where the shards read them.
+    Data and model are read from where the shards read them.
     """
     from fedaudit.audit.session import AuditSession
     from fedaudit.cli.audit_runner import run_session
@@ -38,7 +36,6 @@ def merge(
     session = AuditSession.merge(
         parts,
         out,
-        recheck=recheck / 100,
         device=device,
         servers=server or (),
         copy=json,

@@ -160,18 +160,6 @@ Shard = Annotated[
         "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
     ),
 ]
-Recheck = Annotated[
-    float,
-    typer.Option(
-        "--recheck",
-        metavar="PERCENT",
-        help="The share of every shard's questions that is asked again, at least 1 question; 0 "
-        "trusts all shards.",
-        min=0,
-        max=100,
-        callback=refuse_nan,
-    ),
-]
 
 
 def refuse_options_before_subcommand(context: typer.Context) -> None:

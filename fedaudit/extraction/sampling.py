@@ -15,7 +15,7 @@ from typing import Any
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.extraction.leads import with_leads
 from fedaudit.extraction.matcher import TargetMatcher, whole_answers
@@ -213,17 +213,7 @@ class _PlanPass:
         content = journal_pass.next(digest, max_bytes) if journal_pass else None
         if journal_pass and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
-            stored_answers = self._unpack_answers(journal_pass, content, sample_counts)
-            if self.context.journal and (recheck := self.context.journal.recheck):
-                fresh = [
-                    index for index, texts in enumerate(answers) if texts != stored_answers[index]
-                ]
-
-                def ask(indices: Sequence[int]) -> list[Sequence[str]]:
-                    return self._ask([chunk[i][1] for i in indices], no_progress)
-
-                recheck.check(journal_pass, digest, stored_answers, ask, fresh)
-            return stored_answers, recalled
+            return self._unpack_answers(journal_pass, content, sample_counts), recalled
         unknown = [chunk[index][1] for index in missing]
         for index, texts in zip(missing, self._ask(unknown, progress), strict=True):
             answers[index] = texts

@@ -10,8 +10,6 @@
   from it.
 * `shards`: What a process asks and keeps of an audit: all questions or one shard's, and its
   journals.
-* `spot_checks`: Asking a random sample of the shards' questions again, as others may have made the
-  shards.
 * `unfinished_piece`: Answers to a piece of questions that was interrupted, kept beside the complete
   pieces.
 """

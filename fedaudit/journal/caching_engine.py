@@ -198,10 +198,6 @@ class CachingEngine(EngineWrapper):
             journal_pass.add(digest, count, content)
         elif not _all_fit(fits, questions, content):
             raise journal_pass.broken("an answer is none to its question")
-        elif recheck := self.journal.recheck:
-            recheck.check(
-                journal_pass, digest, content, _ask_again(ask, questions), range(len(questions))
-            )
         return content
 
 
@@ -222,13 +218,6 @@ def _pieces(
             piece, size = [], 0
     if piece:
         yield piece
-
-
-def _ask_again(
-    ask: Callable[[Sequence[Item], Progress], list[Any]], questions: Sequence[Item]
-) -> Callable[[Sequence[int]], list[Any]]:
-    """Return a function that asks a piece's questions at given indices again."""
-    return lambda places: ask([questions[index] for index in places], no_progress)
 
 
 def _all_fit(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:

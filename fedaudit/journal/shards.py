@@ -9,7 +9,6 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Target
 from fedaudit.federation import adapters
 from fedaudit.journal.journal import Journal, JournalPass
-from fedaudit.journal.spot_checks import SpotCheck
 
 MAX_SHARDS = 10_000
 """The most shards of an audit."""
@@ -71,8 +70,6 @@ class AuditJournal:
     shards: tuple[ShardJournal, ...]
     merged: bool = False
     """Whether the journals are finished ones of shards that are merged."""
-    recheck: SpotCheck | None = None
-    """The check that asks a sample of merged shards' questions again."""
 
     def record_fact(self, name: str, value: str) -> None:
         """Record a fact known only during the run; InputError if a journal has another value."""
@@ -93,13 +90,6 @@ class AuditJournal:
     def covers_all(self) -> bool:
         """Tell whether the journals cover all questions, not only those of one shard."""
         return len(self.shards) == self.shards[0].shard.of
-
-    def finish_check(self) -> None:
-        """Finish the spot check after the last question; raises ShardComplete in a single shard."""
-        if not self.covers_all:
-            raise ShardComplete
-        if self.recheck:
-            self.recheck.finish()
 
     def finish(self) -> None:
         """Mark every journal as complete."""

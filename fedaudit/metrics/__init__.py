@@ -24,7 +24,6 @@
 * `replication`: One number measured with several seeds: its mean, with an interval for both sources
   of chance.
 * `significance`: Tests of whether a model gives away more than its base and guessing explain.
-* `spot_check`: Spot checks: how likely a random sample contains at least one forged answer.
 * `surprisal`: How surprising a set of hits is when each string has a chance of its own.
 * `text_similarity`: How useful an answer is: Rouge-L, BLEU and accuracy, in English and Chinese.
 """

@@ -26,7 +26,6 @@ def build_report(
     earlier: float = 0.0,
     usage: Mapping[str, int | None] | None = None,
     shards: Sequence[Mapping[str, Any]] | None = None,
-    doubts: Sequence[str] = (),
     limits: Sequence[str] = (),
     status: Literal["success", "interrupted"] = "success",
     **sections: Any,
@@ -34,8 +33,8 @@ def build_report(
     """Return the report of a run that began at `started` and ends now.
 
     `name` becomes the run's id. `usage` is the budget without its seconds; the time of resumed runs
-    (`earlier`) is added to those. `shards` are the merged shards, whose `doubts` are added to the
-    `limits`. `sections` are further sections of Report, passed on unchanged.
+    (`earlier`) is added to those. `shards` are the merged shards. `sections` are further
+    sections of Report, passed on unchanged.
     """
     finished = datetime.now(UTC)
     seconds = round((finished - started).total_seconds() + earlier, 1)
@@ -59,7 +58,7 @@ def build_report(
             "beginning": beginning,
             **({"endpoint": endpoint} if endpoint is not None else {}),
         },
-        limits=[*limits, *doubts],
+        limits=limits,
         budget={**dict.fromkeys(BUDGET), **(usage or {}), "seconds": seconds},
         **sections,
     )

@@ -328,8 +328,7 @@ def test_merge(here, run, written):
     for part in ("1/2", "2/2"):
         shard = run(*PAIR, *BRIEF, "--shard", part, "--out", f"part{part[0]}")
         assert shard.code == 0, shard.err
-    # What is asked again is drawn anew each time, so all of it is.
-    merged = run("merge", "part1", "part2", "--recheck", 100, "--out", "out", "--quiet")
+    merged = run("merge", "part1", "part2", "--out", "out", "--quiet")
     written("merge", merged)
 
 

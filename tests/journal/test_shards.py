@@ -24,7 +24,7 @@ from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, s
 from fedaudit.journal import caching_engine, journal
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import AuditJournal, Shard, ShardComplete, ShardJournal, shard_number
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard_number
 from fedaudit.metrics.extraction import Matcher
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
@@ -221,14 +221,6 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
         assert as_lists(found) == as_lists(wanted)
         assert again.reused_answers == cache.reused_answers
         assert nobody.asked == []
-
-
-def test_one_shard_has_nothing_to_report():
-    part = ShardJournal(Journal(Path("nowhere"), HEADER), Shard(1, 2))
-    with pytest.raises(ShardComplete):
-        AuditJournal((part,)).finish_check()
-    AuditJournal((part, part)).finish_check()
-    AuditJournal((ShardJournal(Journal(Path("nowhere"), HEADER)),)).finish_check()
 
 
 # attacks that ask in their own way

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedaudit.api.engine import PrefixProbabilityRequest
 from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
 from fedaudit.extraction.exact.accumulators import WalkSums
 from fedaudit.extraction.leads import Leads, StringsWithLeads
@@ -177,7 +177,6 @@ class _PlanWalk:
                 raise
             journal_pass.add(digest, _count_prefixes(chunk), sums.pack())
             return sums
-        self._recheck(journal_pass, digest, chunk, content)
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
         _offset_progress(progress, chunk, total)(1, 1)
@@ -190,24 +189,6 @@ class _PlanWalk:
     def _max_bytes(self) -> int:
         """Return the maximum size of a chunk's sums in bytes: some numbers per string."""
         return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
-
-    def _recheck(
-        self, journal_pass: JournalPass, digest: bytes, chunk: _Chunk, content: Any
-    ) -> None:
-        """Walk a shard's chunk again if the recheck selects it, as a whole since it holds sums."""
-        journal = self.context.journal if isinstance(self.context, SharedContext) else None
-        if journal is None or journal.recheck is None:
-            return
-
-        def walk(_: Sequence[int]) -> list[Any]:
-            try:
-                return [self._walk_chunk(chunk, no_progress, 1).pack()]
-            except BatchTooLargeError:
-                raise
-            except InputError as error:
-                return [{REFUSED: str(error)}]
-
-        journal.recheck.check(journal_pass, digest, [content], walk, [0])
 
     def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
         """Walk a chunk and return its sums, in batches that respect MAX_PROBABILITIES."""
