@@ -1,27 +1,16 @@
 """fedaudit attribute: which clients trained on watermarked documents."""
 
 import shlex
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
-from fedaudit.cli.attribution.sums_options import (
-    Colluding,
-    DryRun,
-    Hidden,
-    Limit,
-    Others,
-    Protocol,
-    Queries,
-    Secure,
-    Sets,
-    Threshold,
-    Weights,
-)
+from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -29,13 +18,15 @@ from fedaudit.cli.options import (
     Json,
     Out,
     Quiet,
-    Seed,
     Set,
     Watermark,
     refuse_options_before_subcommand,
     settings_by_installed_plugin,
 )
 from fedaudit.system.numbers import count_of
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
 
 class StepGroup(TyperGroup):
@@ -90,6 +81,7 @@ Tau = Annotated[
 
 
 @app.callback()
+@takes_sums
 def attribute(
     context: typer.Context,
     rounds: RoundsOption = None,
@@ -102,22 +94,14 @@ def attribute(
             help="fed_attr, or a method that reads plaintext updates; may be repeated.",
         ),
     ] = None,
-    protocol: Protocol = "",
-    others: Others = None,
-    queries: Queries = None,
-    sets: Sets = None,
-    limit: Limit = None,
-    hidden: Hidden = None,
-    threshold: Threshold = None,
-    secure_aggregation: Secure = "",
-    weights: Weights = "",
+    *,
+    sums: "Callable[[], ProtocolConfig]",
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     federations: Federations = None,
     dry_run: DryRun = False,
     colluding: Colluding = "",
     set_: Set = None,
-    seed: Seed = None,
     workers: Workers = 0,
     out: Out = None,
     json: Json = None,
@@ -145,28 +129,17 @@ def attribute(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
     rounds = sums_options.native(rounds, quiet=quiet)
-    chosen = (
-        protocol,
-        others,
-        queries,
-        sets,
-        limit,
-        threshold,
-        secure_aggregation,
-        weights,
-        seed,
-        hidden,
-    )
+    protocol_config = sums()
     request = requests.AttributionRequest(
         rounds=rounds,
         watermark=watermark,
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        protocol_config=sums_options.build_protocol_config(*chosen),
+        protocol_config=protocol_config,
         options=settings_by_installed_plugin(set_, "attribution", "watermark"),
         threshold=tau,
         alpha=alpha,
-        seed=seed or 0,
+        seed=protocol_config.seed or 0,
         federations=federations,
         worker_options=WorkerOptions(device=device, dtype=dtype, workers=workers),
     )

@@ -1,28 +1,22 @@
 """fedaudit attribute estimate: the server's step, alone."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedaudit.cli.attribution import sums_options
-from fedaudit.cli.attribution.sums_options import (
-    Colluding,
-    DryRun,
-    Hidden,
-    Limit,
-    Others,
-    Protocol,
-    Queries,
-    Secure,
-    Sets,
-    Threshold,
-    Weights,
-)
-from fedaudit.cli.options import Quiet, Seed
+from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
+from fedaudit.cli.options import Quiet
 from fedaudit.system.numbers import count_of
 
+if TYPE_CHECKING:
+    from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
+
+@takes_sums
 def estimate(
     rounds: Annotated[Path, typer.Option("--rounds", help="The server's federation folder.")],
     out: Annotated[
@@ -39,18 +33,10 @@ def estimate(
     round_: Annotated[
         list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")
     ] = None,
-    protocol: Protocol = "",
-    others: Others = None,
-    queries: Queries = None,
-    sets: Sets = None,
-    limit: Limit = None,
-    hidden: Hidden = None,
-    threshold: Threshold = None,
-    secure_aggregation: Secure = "",
-    weights: Weights = "",
+    *,
+    sums: "Callable[[], ProtocolConfig]",
     dry_run: DryRun = False,
     colluding: Colluding = "",
-    seed: Seed = None,
     quiet: Quiet = False,
 ) -> int:
     """Take the server's step: estimate clients' updates from sums.
@@ -67,25 +53,13 @@ def estimate(
     from fedaudit.system.files import sha256
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    chosen = (
-        protocol,
-        others,
-        queries,
-        sets,
-        limit,
-        threshold,
-        secure_aggregation,
-        weights,
-        seed,
-        hidden,
-    )
-    protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
+    protocol_config = replace(sums(), rounds=tuple(round_ or ()))
     rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
     plan = estimation.remaining_plan(sums_options.draw_plan(rounds, protocol_config), out)
     beside = out if out.name else out.absolute()
     log_path = log or beside.with_name(f"{beside.name}.log.json")
     logs = sums_log.read(log_path, estimation.identity(plan.federation))
-    plan = ledger.resume_plan(plan, logs) if seed is None else plan
+    plan = ledger.resume_plan(plan, logs) if protocol_config.seed is None else plan
     entries = ledger.check(plan, estimation.identity(plan.federation), logs)
     again = [entry.round for entry in entries if entry.round in plan.designs]
     if dry_run:

@@ -1,12 +1,15 @@
 """Which sums the server asks for, as options of the commands that ask, and the plan they make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedaudit.api.errors import UsageError
+from fedaudit.cli.options import Seed
 
 if TYPE_CHECKING:
     from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
@@ -96,19 +99,6 @@ Colluding = Annotated[
     ),
 ]
 
-NAMES = (
-    "protocol",
-    "others",
-    "pairs",
-    "sets",
-    "limit",
-    "threshold",
-    "secure",
-    "weights",
-    "seed",
-    "hidden",
-)
-
 
 def helpers(colluding: str, *, dry_run: bool) -> list[str]:
     """Return the clients that collude with the server, each once."""
@@ -118,11 +108,55 @@ def helpers(colluding: str, *, dry_run: bool) -> list[str]:
     return names
 
 
-def build_protocol_config(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
-    """Return what the server is asked, in the order of NAMES."""
+def protocol_config(
+    protocol: Protocol = "",
+    others: Others = None,
+    queries: Queries = None,
+    sets: Sets = None,
+    limit: Limit = None,
+    hidden: Hidden = None,
+    threshold: Threshold = None,
+    secure_aggregation: Secure = "",
+    weights: Weights = "",
+    seed: Seed = None,
+) -> "ProtocolConfig":
+    """Return what the server is asked to do, from the options that say it."""
     from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
-    return ProtocolConfig(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
+    return ProtocolConfig(
+        protocol=protocol,
+        others=others,
+        pairs=queries,
+        sets=sets,
+        limit=limit,
+        hidden=hidden,
+        threshold=threshold,
+        secure=secure_aggregation,
+        weights=weights,
+        seed=seed,
+    )
+
+
+def takes_sums(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of `protocol_config`, and a call of it as its argument `sums`.
+
+    The command makes the call, because help must not import what it needs.
+    """
+    options = signature(protocol_config).parameters
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        added = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options.values()]
+        parameters += added if name == "sums" else [parameter]
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        chosen = {name: given.pop(name) for name in options}
+        return command(**given, sums=partial(protocol_config, **chosen))
+
+    # Typer makes options of these.
+    run.__dict__["__signature__"] = Signature(parameters, return_annotation=int)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
