@@ -28,6 +28,13 @@ Watcher = Callable[[str], Progress]
 """Gives the progress bar of a step, by its title."""
 
 
+UNRECORDED_CAVEAT = (
+    "the federation's folder is read-only, so its ledger does not record this test: commitments "
+    "made after it will not count as late, and other keys may have been tried before it without a "
+    "record"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolResult:
     """The outcome of FedAttr's protocol: its decision, and the rows and limits for the report."""
@@ -47,7 +54,7 @@ def run_protocol(
 ) -> ProtocolResult:
     """Ask for sums, test the estimates, decide, and simulate federations like this one."""
     request = resolved.request
-    _note_test(plan, resolved)
+    unrecorded = _note_test(plan, resolved)
     scores, sum_seconds = _score_estimates(plan, resolved, pool, watch)
     of_rounds = {number: design.combinations for number, design in plan.designs.items()}
     shares = known_designs.estimate_shares(scores, of_rounds, plan.weights)
@@ -85,12 +92,18 @@ def run_protocol(
             *skewed_counts.caveats(scores),
             *report.protocol_limits(committed.decision, plan, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
+            *unrecorded,
         ),
     )
 
 
-def _note_test(plan: SumPlan, resolved: ResolvedRequest) -> None:
-    """Note in the ledger that sums were asked for, so that later commitments count as late."""
+def _note_test(plan: SumPlan, resolved: ResolvedRequest) -> list[str]:
+    """Note in the ledger that sums were asked for, so that later commitments count as late.
+
+    Returns a limit if the federation's folder is read-only, such as an expert's copy of it.
+    """
+    if not ledger.is_writable(resolved.federation.path):
+        return [UNRECORDED_CAVEAT]
     facts = {
         "designs": [ledger.design_of(plan, number) for number in sorted(plan.designs)],
         "marks": commitment.commitment_digests(resolved.marks),
@@ -105,6 +118,7 @@ def _note_test(plan: SumPlan, resolved: ResolvedRequest) -> None:
         sorted(plan.designs),
         resolved.commitments,
     )
+    return []
 
 
 def _noted_commitments(resolved: ResolvedRequest, run: str) -> str:

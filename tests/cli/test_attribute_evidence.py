@@ -9,6 +9,7 @@ import handmade
 import pytest
 from command import Command
 
+from fedaudit.attribution.server import ledger
 from fedaudit.federation import adapters
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
@@ -165,6 +166,24 @@ def test_all_in_one_takes_the_commitments_in_the_federations_folder(run, fed):
     # Nothing leaves this machine, so no round counts as released; the tests themselves are noted.
     lines = (fed.path / "ledger.jsonl").read_text().splitlines()
     assert {json.loads(line)["event"] for line in lines} == {"tested"}
+
+
+def test_a_read_only_federation_is_tested_and_the_report_says_what_was_not_recorded(
+    run, fed, monkeypatch
+):
+    monkeypatch.setattr(ledger, "is_writable", lambda folder: False)
+    shutil.copy("public.json", fed.path / "commitments.json")
+    before = sorted(fed.path.rglob("*"))
+    words = ("--rounds", "fed", "--watermark", "marks.json", *SMALL, *ALONE, "--federations", 0)
+    assert run("attribute", *words, "--out", "o").code == 1
+    assert sorted(fed.path.rglob("*")) == before
+    limits = " ".join(report()["limits"])
+    assert "read-only, so its ledger does not record this test" in limits
+    assert "no entry of the server's ledger vouches for it" in limits
+    # Estimates that leave the server are recorded, or not made.
+    says = "fed is read-only: no estimates are made where its ledger.jsonl cannot record the sets."
+    run.refused(3, "attribute", "estimate", "--rounds", "fed", "--out", "e", *SMALL, says=says)
+    assert not Path("e").exists() or not [*Path("e").rglob("*.safetensors")]
 
 
 def test_a_second_design_of_a_round_is_one_line(run, fed):

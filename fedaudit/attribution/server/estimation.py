@@ -156,8 +156,8 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
 def _noted_commitments(federation: Federation, run: str) -> str:
     """Return the SHA-256 of the commitments at the first sum: noted before, or in the folder."""
     noted = ledger.commitments_at_first_sum(federation.path, run)
-    if noted is not None:
-        return noted
+    if noted is not None or not ledger.is_writable(federation.path):
+        return noted or ""
     public = federation.path / commitments.NAME
     return sha256(public) if public.is_file() else ""
 

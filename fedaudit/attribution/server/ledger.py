@@ -8,6 +8,7 @@ where a log of sums names the entry.
 
 import hashlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -225,9 +226,18 @@ def add_note(
         _append(folder, entries, note)
 
 
+def is_writable(folder: Path) -> bool:
+    """Return whether a ledger in the folder could be written: not so on a read-only medium."""
+    return os.access(folder, os.W_OK)
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[tuple[LedgerEntry | LedgerNote, ...]]:
     """Keep other processes from writing to the ledger, and yield its lines."""
+    if not is_writable(folder):
+        raise InputError(
+            f"{folder} is read-only: no estimates are made where its {NAME} cannot record the sets."
+        )
     wait = f"Another process is writing to {folder / NAME}; wait until it has finished."
     with locked(folder, wait, of=NAME):
         yield _read_lines(folder)
