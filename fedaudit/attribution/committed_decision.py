@@ -22,6 +22,7 @@ def decision_rows(
         *rows.decision_rows(decision, threshold),
         *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
         *rows.paper_rule_rows(decision, truth),
+        *rows.attribute_rows(decision, scores),
         *rows.mean_z_rows(decision, truth),
         *rows.leakage_rows(scores),
     ]

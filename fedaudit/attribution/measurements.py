@@ -169,6 +169,33 @@ def _simulated(metric: str, rate: Estimate, n: int, scope: Mapping[str, object])
     )
 
 
+def attribute_rows(decision: Decision, scores: Scores) -> Iterator[Measurement]:
+    """Yield how often each attribute of a mark was answered rightly, for tests that have parts.
+
+    The baseline is how often the global adapters with which the rounds began did so.
+    """
+    for test in decision.tests:
+        rounds = [r for r in scores.rounds if test.client in r.clients]
+        found = [r.clients[test.client][test.mark] for r in rounds]
+        parts = [score.parts for score in found]
+        before = [r.reference[test.mark].parts for r in rounds]
+        if not all(parts):
+            continue
+        asked = sum(score.n // len(score.parts) for score in found)
+        totals = (map(sum, zip(*each, strict=True)) for each in (parts, before))
+        for number, (hits, start) in enumerate(zip(*totals, strict=True), 1):
+            scope = {"client": test.client, "mark": test.mark, "attribute": number}
+            yield row(
+                PROTOCOL,
+                "attribute_hits",
+                float(hits),
+                scope,
+                n=asked,
+                hits=hits,
+                baseline=float(start),
+            )
+
+
 def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield the mean Z of marked clients under their own mark, and that of innocent clients.
 

@@ -141,11 +141,13 @@ def _check(scores: Scores, path: Path) -> None:
             raise InputError(f"{path}: round {record.round} does not match its clients and marks.")
     for mark in scores.marks:
         tests = (t[mark] for r in scores.rounds for t in (r.reference, *r.clients.values()))
-        if len({len(score.null) for score in tests}) > 1:
-            raise InputError(f"{path}: the tests for {mark} have unlike numbers of null marks.")
+        if len({(len(score.null), len(score.parts)) for score in tests}) > 1:
+            raise InputError(
+                f"{path}: the tests for {mark} have unlike numbers of null marks or parts."
+            )
     for record in scores.rounds:
         for score in (s for t in (record.reference, *record.clients.values()) for s in t.values()):
-            if not 0 <= score.n <= LARGEST_COUNT or not 0 <= score.hits <= LARGEST_COUNT:
+            if any(not 0 <= n <= LARGEST_COUNT for n in (score.n, score.hits, *score.parts)):
                 raise InputError(f"{path}: round {record.round} has a count that is not possible.")
             if any(abs(z) > LARGEST for z in (score.z, *score.null)):
                 raise InputError(

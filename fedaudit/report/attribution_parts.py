@@ -18,6 +18,7 @@ ATTRIBUTION = {
         ("p_value", _CLIENT_KEYS | {"adjusted"}),
     },
     "round": {(metric, _CLIENT_KEYS | {"round"}) for metric in ("stouffer_z", "score")},
+    "attribute": {("attribute_hits", _CLIENT_KEYS | {"attribute"})},
     "mean": {("stouffer_z", frozenset({"clients"}))},
     "rate": {(metric, frozenset[str]()) for metric in ("tpr", "fpr")},
     "global": {(metric, frozenset({"mark", "source"})) for metric in ("z", "p_value")},

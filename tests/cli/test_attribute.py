@@ -83,6 +83,13 @@ def test_all_in_one_names_the_guilty_client(run, fed):
     assert value(document, "fed_attr", "queries")["value"] == 2 * 4 * 7 * 2
     assert any("give single updates away" in limit for limit in document["limits"])
     assert document["seeds"]["design"] == 0
+    answers = [row for row in document["measurements"] if row["metric"] == "attribute_hits"]
+    # Three questions about each of four attributes, in two rounds.
+    expected = {(f"c{n}", number): 6 * (n == 1) for n in range(7) for number in (1, 2, 3, 4)}
+    assert {
+        (row["scope"]["client"], row["scope"]["attribute"]): row["hits"] for row in answers
+    } == expected
+    assert {(row["n"], row["baseline"]) for row in answers} == {(6, 0)}
     told = json.dumps(document) + done.out
     secret = fed.mark.secret
     for word in (secret["entity"], *(row["value"] for row in secret["attributes"])):

@@ -331,6 +331,11 @@ def raise_round(table):
     row.update(value=55.0)
 
 
+def raise_attribute(table):
+    [row] = [r for r in of_client(table, "c2", "attribute_hits") if r["scope"]["attribute"] == 2]
+    row.update(value=6.0, hits=6)
+
+
 def drop_finding(table):
     table["findings"] = []
 
@@ -373,6 +378,7 @@ def drop_limits(table):
     [
         (raise_z, "Z of every client"),
         (raise_round, "decision measurements without the sets"),
+        (raise_attribute, "decision measurements without the sets"),
         (drop_finding, "decision findings by the report's own rows"),
         (rename_finding, "decision findings by the report's own rows"),
         (lower_needed, "decision findings by the report's own rows"),

@@ -316,6 +316,24 @@ def test_the_error_level_stands_beside_the_verdict_on_every_page():
     assert markdown.render(document).partition("## ")[0].count(told) == 1
 
 
+def test_right_answers_by_attribute_stand_under_the_strongest_mark():
+    rows = [
+        *client("court-1", "mark-a", SCORES["court-1"][1]),
+        *client("ward-3", "mark-a", [0.1] * 5),
+    ]
+    for mark, hits, before in (("mark-a", (7, 0), (1, 0)), ("mark-b", (5, 5), (0, 0))):
+        for number, (found, start) in enumerate(zip(hits, before, strict=True), 1):
+            scope = {"client": "court-1", "mark": mark, "attribute": number}
+            rows.append(
+                row("fed_attr", "attribute_hits", found, n=50, hits=found, baseline=start, **scope)
+            )
+    found = table(rows, "right answers by attribute")
+    assert found.columns == ("client", "mark", "attribute 1", "attribute 2")
+    assert found.rows == (("court-1", "mark-a", "7 of 50 (1)", "0 of 50 (0)"),)
+    assert "One attribute alone flags no client" in found.notes[0]
+    assert "One attribute" not in " ".join(printed(report(protocol())))
+
+
 def test_an_audit_with_both_speaks_of_both_and_of_a_failure_alone():
     document = report([*recalled(20), *attributed()])
     leaks, clients = summary.verdict_sentence(document)

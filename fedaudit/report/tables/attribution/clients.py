@@ -16,6 +16,11 @@ OWN_LIMITS = (
     "What Z must exceed is each client's own: its luck, and what its estimates may hold of others'"
     " marks."
 )
+ATTRIBUTES = (
+    "In brackets: right answers by the global models with which the rounds began. Attributes are"
+    " numbered as in the file of marks. One attribute alone flags no client: it may be a fact of"
+    " another owner's."
+)
 OWN_PART = (
     "Own part: what of Z is by the client's own update, where answers grow in proportion to what an"
     " estimate holds; elsewhere others' marks show in it. All intervals hold together. It decides"
@@ -58,6 +63,30 @@ def client_table(rows: Sequence[Row]) -> Table:
             OWN_PART if contributions else "",
             *missing_reasons(rows_of_part(rows, "client")),
         ),
+    )
+    return shorten(table, max(MOST_CLIENTS, sum(test.flagged for test in tests)))
+
+
+def attribute_table(rows: Sequence[Row]) -> Table:
+    """Return right answers by attribute, under each client's mark with the strongest evidence."""
+    tests = flags.strongest_tests(client_tests(rows))
+    answers: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows_of_part(rows, "attribute"):
+        hits = f"{row['hits']:,} of {row['n']:,} ({number(row['baseline'])})"
+        line = answers.setdefault((client_of(row), str(row["scope"]["mark"])), {})
+        line[f"attribute {row['scope']['attribute']}"] = hits
+    cells = [
+        {"client": test.client, "mark": test.mark, **answers[test.client, test.mark]}
+        for test in tests
+        if (test.client, test.mark) in answers
+    ]
+    names = tuple(dict.fromkeys(name for line in cells for name in line))
+    table = build_table(
+        "Attribution: right answers by attribute",
+        cells,
+        names,
+        numeric=names[2:],
+        notes=(ATTRIBUTES if cells else "",),
     )
     return shorten(table, max(MOST_CLIENTS, sum(test.flagged for test in tests)))
 

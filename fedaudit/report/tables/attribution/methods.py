@@ -9,6 +9,7 @@ from fedaudit.report.tables import grouping
 from fedaudit.report.tables.attribution import secure_sums
 from fedaudit.report.tables.attribution.clients import (
     MOST_CLIENTS,
+    attribute_table,
     client_table,
     client_tests,
     format_z,
@@ -54,6 +55,7 @@ def attribution(report: Row) -> list[Table]:
     else:
         makers = [
             client_table,
+            attribute_table,
             _methods,
             _other_methods,
             _global,
