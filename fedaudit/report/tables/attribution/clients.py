@@ -72,9 +72,8 @@ def attribute_table(rows: Sequence[Row]) -> Table:
     tests = flags.strongest_tests(client_tests(rows))
     answers: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows_of_part(rows, "attribute"):
-        hits = f"{row['hits']:,} of {row['n']:,} ({number(row['baseline'])})"
         line = answers.setdefault((client_of(row), str(row["scope"]["mark"])), {})
-        line[f"attribute {row['scope']['attribute']}"] = hits
+        line[f"attribute {row['scope']['attribute']}"] = _answers(row)
     cells = [
         {"client": test.client, "mark": test.mark, **answers[test.client, test.mark]}
         for test in tests
@@ -89,6 +88,14 @@ def attribute_table(rows: Sequence[Row]) -> Table:
         notes=(ATTRIBUTES if cells else "",),
     )
     return shorten(table, max(MOST_CLIENTS, sum(test.flagged for test in tests)))
+
+
+def _answers(row: Row) -> str:
+    """Return the right answers of all, and in brackets those of the global models."""
+    if row["hits"] is None or row["n"] is None:
+        return NONE
+    before = "" if row["baseline"] is None else f" ({number(row['baseline'])})"
+    return f"{row['hits']:,} of {row['n']:,}{before}"
 
 
 def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
