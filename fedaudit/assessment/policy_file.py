@@ -1,6 +1,5 @@
 """Policies: built in, or a TOML file."""
 
-import tomllib
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.pii.taxonomy import category, taxonomy
 from fedaudit.report.verdict.criteria import Policy, policy_of, same_limits
+from fedaudit.system.documents import parse_toml
 from fedaudit.system.files import read_regular
 
 BUILT_IN = ("default", "strict", "research")
@@ -34,11 +34,7 @@ def read_policy(name: str) -> Policy:
 
 
 def _parse_policy(text: bytes, name: str) -> Policy:
-    try:
-        table = tomllib.loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not TOML: {error}.") from None
-    policy = policy_of({"name": Path(name).stem, **table}, name)
+    policy = policy_of({"name": Path(name).stem, **parse_toml(text, name)}, name)
     built_in = built_in_policy(policy) if name not in BUILT_IN else None
     if built_in and not same_limits(policy, built_in):
         raise InputError(

@@ -1,6 +1,5 @@
 """Profiles: a paper's federation, study, claims and published figures as one TOML file."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.config.coverage import CoverageEntry, PaperCoverage
 from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile_tables import expand_figures, expand_study
+from fedaudit.system.documents import parse_toml
 from fedaudit.system.files import read_regular
 from fedaudit.system.names import check_name
 
@@ -256,17 +256,18 @@ def load(name: str) -> Profile:
     Raises UsageError for an unknown name, InputError for a file that is no profile.
     """
     if name in shipped_profiles():
-        text, where = files(PACKAGE).joinpath(f"{name}.toml").read_text("utf-8"), name
+        content, where = files(PACKAGE).joinpath(f"{name}.toml").read_bytes(), name
     elif (path := Path(name)).suffix == ".toml" or path.is_file():
         where = str(path)
         try:
-            text = read_regular(path, LONGEST).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            content = read_regular(path, LONGEST)
+        except OSError as error:
             raise InputError(f"{path} cannot be read as a profile: {error}.") from None
     else:
         raise unknown_name_error("profile", name, shipped_profiles())
+    table = parse_toml(content, f"Profile {where}")
     try:
-        profile = parse(tomllib.loads(text))
+        profile = parse(table)
     except (ValueError, RecursionError, UsageError) as error:
         raise InputError(f"Profile {where}: {error}") from None
     check_name(profile.name, Path(where), "the profile")  # runs are kept in folders of its name

@@ -1,11 +1,13 @@
 """The corpus format: one JSON record a line, streamed in, checked line by line."""
 
+import codecs
 import hashlib
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from fedaudit.data import annotated_spans, formats, tables
 from fedaudit.data.conversation import text_of
 from fedaudit.data.formats import RecordContent
 from fedaudit.pii.spans import cuts_word
+from fedaudit.system.documents import LARGEST_DOCUMENT, check_size
 from fedaudit.system.files import atomic_text, existing_path, open_regular
 
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
@@ -31,8 +34,9 @@ DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
 It is for this process, and for files that hold the content too; no report has it.
 """
 
-LONGEST_LINE = 2**28
-"""Bytes of a line at most: of a record, or of an array of them."""
+BLOCK = 2**20
+"""Bytes of an array that are read at once."""
+_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
 
@@ -215,20 +219,25 @@ def _records(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _elements(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    lines = [
-        _decode_line(line, number, path) for number, line in enumerate(_lines(file, path), start=1)
-    ]
-    for number, element in enumerate(_parse_json("".join(lines), str(path)), start=1):
-        yield f"record {number}", _object(element, f"{path}, record {number}")
+    """Yield the elements of an array, of which only one at a time is in memory."""
+    text, number = _UnparsedText(path, file), 0
+    text.expect("[", "")
+    while text.next_character() != "]":
+        number += 1
+        where = f"{path}, record {number}"
+        if number > 1:
+            text.expect(",", where)
+        yield f"record {number}", _object(text.parse_value(where), where)
+    text.expect("]", "")
+    text.expect("", "")
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file; InputError for one that no memory should hold."""
+    """Yield the lines of a file; raises InputError for one that is too large to be a record."""
     number = 0
-    while line := file.readline(LONGEST_LINE + 1):
+    while line := file.readline(LARGEST_DOCUMENT + 1):
         number += 1
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes.")
+        check_size(line, f"{path}, line {number}")
         yield line
 
 
@@ -242,18 +251,82 @@ def _decode_line(line: bytes, number: int, path: Path) -> str:
         ) from None
 
 
+class _UnparsedText:
+    """The text of a file of JSON, of which only what is not yet parsed is in memory."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file, self._lines = path, file, 1
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._position = "", 0
+
+    def next_character(self) -> str:
+        """Return the next character that is not white space; empty at the end of the file."""
+        while True:
+            blank = _WHITE_SPACE.match(self._text, self._position)
+            self._position = blank.end() if blank else self._position
+            if self._position < len(self._text) or not self._read_more(str(self._path)):
+                return self._text[self._position : self._position + 1]
+
+    def expect(self, character: str, where: str) -> None:
+        """Step over the next character; raises InputError unless it is this one."""
+        if self.next_character() != character:
+            needed = f"{character!r} is missing" if character else "text behind the array"
+            raise InputError(f"{where or self._path}: not JSON ({needed}).")
+        self._position += len(character)
+
+    def parse_value(self, where: str) -> Any:
+        """Step over a value and return it; `where` names it in errors."""
+        with _json_errors(where):
+            self.next_character()
+            decoder = json.JSONDecoder(**_hooks(where))
+            while True:
+                try:
+                    value, self._position = decoder.raw_decode(self._text, self._position)
+                    return value
+                except ValueError:  # it may be cut off
+                    if not self._read_more(where):
+                        raise
+
+    def _read_more(self, where: str) -> bool:
+        """Read as much again as there is, so that a long value is parsed a few times only."""
+        kept = self._text[self._position :]
+        block = self._file.read(max(BLOCK, len(kept)))
+        try:
+            text = self._decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line = self._lines + error.object[: error.start].count(b"\n")
+            raise InputError(
+                f"{self._path}, line {line}: not UTF-8; convert the file, with iconv for example."
+            ) from None
+        self._lines += text.count("\n")
+        self._text, self._position = kept + text, 0
+        if kept:
+            check_size(self._text, where)
+        return bool(block)
+
+
 def _parse_record(text: str, where: str) -> Mapping[str, Any]:
     return _object(_parse_json(text, where), where)
 
 
 def _parse_json(text: str, where: str) -> Any:
+    with _json_errors(where):
+        return json.loads(text, **_hooks(where))
+
+
+def _hooks(where: str) -> dict[str, Any]:
+    return {
+        "object_pairs_hook": partial(_unique_object, where),
+        "parse_constant": _no_constant,
+        "parse_float": _finite,
+    }
+
+
+@contextmanager
+def _json_errors(where: str) -> Iterator[None]:
+    """Raise InputError, naming `where`, for what is not JSON."""
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=partial(_unique_object, where),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
+        yield
     except OverflowError:
         raise InputError(f"{where}: not JSON (NaN, Infinity or a number beyond 1e308).") from None
     except RecursionError:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import InputError
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.formats import ALIASES
+from fedaudit.system.documents import MOST_VALUES, check_size
 from fedaudit.system.files import open_regular
 
 Row = tuple[str, Mapping[str, Any]]
@@ -20,8 +21,11 @@ CSV, PARQUET = (".csv", ".tsv"), b"PAR1"
 PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh")
 """First bytes of gzip, zip (and so XLSX), zstd and bzip2."""
 SEPARATORS = ",;\t"
-LONGEST = 2**28
-"""Characters of a cell at most, as of a line of JSON."""
+LONGEST_CELL = 2**24
+"""The maximum number of characters of a cell, each of which takes four bytes while it is read."""
+LONGEST_HEADER = 2**16
+LONGEST_ROW = 2**25
+"""The maximum number of characters of a row, which may have many lines."""
 BATCH = 1_000
 STRUCTURED = ("pii", "turns")
 """Fields that are lists; a cell of CSV has them as JSON."""
@@ -60,7 +64,7 @@ def read_csv(path: Path, file: BinaryIO) -> Iterator[Row]:
     Raises InputError, naming the line, for a row that the header does not fit. No message has the
     text of a cell.
     """
-    csv.field_size_limit(LONGEST)
+    csv.field_size_limit(LONGEST_CELL)
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         try:
             header, rows = _rows(text, path)
@@ -87,7 +91,7 @@ def csv_text(source: Path, records: Iterable[Mapping[str, Any]]) -> str:
     """
     with open_regular(source) as file:
         lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        first = lines.readline(LONGEST)
+        first = lines.readline(LONGEST_HEADER)
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=_separator(first.removeprefix("\ufeff")))
     writer.writerows(map(_cell_text, record.values()) for record in records)
@@ -103,28 +107,48 @@ def json_text(value: Any) -> str:
 
 def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header, and the rows that are not blank, each with the line that it begins in."""
-    first = text.readline(LONGEST)
+    if len(first := text.readline(LONGEST_HEADER + 1)) > LONGEST_HEADER:
+        raise InputError(
+            f"{path}, line 1: a header of over {LONGEST_HEADER:,} characters; is it CSV?"
+        )
     separator = _separator(first)
     header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
     _check_header(header, path)
-    return header, _numbered_rows(csv.reader(text, delimiter=separator, strict=True), path)
+    return header, _numbered_rows(text, separator, path)
 
 
 def _separator(header: str) -> str:
     return max(SEPARATORS, key=lambda sep: len(next(csv.reader([header], delimiter=sep), [])))
 
 
-def _numbered_rows(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _numbered_rows(
+    text: io.TextIOWrapper, separator: str, path: Path
+) -> Iterator[tuple[int, list[str]]]:
+    remaining = LONGEST_ROW
+
+    def lines() -> Iterator[str]:
+        nonlocal remaining
+        while line := text.readline(remaining + 1):
+            remaining -= len(line)
+            if remaining < 0 or line.count(separator) > MOST_VALUES:
+                raise InputError(
+                    f"{path}, line {start}: a row of over {LONGEST_ROW:,} characters, or of over "
+                    f"{MOST_VALUES:,} cells; is it CSV?"
+                )
+            yield line
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
     while True:
-        line = reader.line_num + 2  # the header is not the reader's
+        start = reader.line_num + 2  # the header is not the reader's
+        remaining = LONGEST_ROW
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise InputError(f"{path}, line {line}: no CSV ({error}).") from None
+            raise InputError(f"{path}, line {start}: no CSV ({error}).") from None
         if cells:
-            yield line, cells
+            yield start, cells
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:
@@ -142,6 +166,7 @@ def _cell(name: str, cell: str, where: str) -> Any:
     """Return a cell's text, or the list in it where the field is a list."""
     if ALIASES.get(name.casefold()) not in STRUCTURED:
         return cell
+    check_size(cell, where)
     try:
         return json.loads(cell) if cell.strip() else None
     except (ValueError, RecursionError):

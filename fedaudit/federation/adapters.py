@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapter_options
-from fedaudit.system.failures import reading_tensors
 from fedaudit.system.files import (
     Read,
     atomic,
     atomic_text,
     existing_path,
     hash_files,
+    read_json,
     read_regular,
     sha256,
 )
+from fedaudit.system.tensor_files import reading_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,8 @@ PICKLED = ("adapter_model.bin", "adapter_model.pt")
 LONGEST = 2**20
 """The most bytes of a configuration; the largest that PEFT writes have some ten thousand."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+LARGEST_FILE = 2**36
+"""The maximum size of a file of weights: the largest trained ones have a tenth of it."""
 LARGEST = 1e6
 """The largest weight, far above any trained one: beyond it, answers would overflow."""
 _ROOT = "base_model.model."
@@ -60,6 +63,8 @@ def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
                 "process with limits."
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
+    with reading_tensors(folder / WEIGHTS, LARGEST_FILE):
+        pass
     return read_config(folder, read_file)
 
 
@@ -68,14 +73,8 @@ def read_config(folder: Path, read_file: Read = read_regular) -> Mapping[str, An
 
     Raises InputError for one that is not of a LoRA adapter.
     """
-    try:
-        config = json.loads(read_file(folder / CONFIG, LONGEST).decode("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
-    except OSError as error:
-        raise InputError(f"{folder / CONFIG} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{folder / CONFIG} is not JSON ({error}).") from None
+    missing = f"{folder} is no adapter: it has no {CONFIG}."
+    config = read_json(folder / CONFIG, missing, read_file, LONGEST)
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"{folder} is an adapter of type {kind!r}; fedaudit audits LoRA.")

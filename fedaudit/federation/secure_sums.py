@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
-from fedaudit.system.failures import reading_tensors
 from fedaudit.system.files import atomic
+from fedaudit.system.tensor_files import reading_tensors
 
 if TYPE_CHECKING:
     from fedaudit.api.plugin import Update

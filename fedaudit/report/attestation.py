@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.api.errors import InputError
+from fedaudit.system.documents import parse_json
 from fedaudit.system.files import read_regular
 
 if TYPE_CHECKING:
@@ -96,14 +97,18 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     from securesystemslib.signer import SSlibKey
 
     try:
-        envelope = Envelope.from_dict(json.loads(read_regular(path, LONGEST)))
-        envelope.verify([SSlibKey.from_crypto(key)], 1)
-        body = json.loads(envelope.payload)
+        content = read_regular(path, LONGEST)
     except FileNotFoundError:
         raise AttestationError(f"there is no {path.name} beside the report") from None
+    except OSError:
+        raise AttestationError("it is no DSSE envelope, or it was altered") from None
+    try:
+        envelope = Envelope.from_dict(parse_json(content, path))
+        envelope.verify([SSlibKey.from_crypto(key)], 1)
+        body = parse_json(envelope.payload, path)
     except VerificationError:
         raise AttestationError("this key has not signed it, or it was altered") from None
-    except (AttributeError, Error, LookupError, OSError, RecursionError, TypeError, ValueError):
+    except (AttributeError, Error, InputError, LookupError, TypeError, ValueError):
         raise AttestationError("it is no DSSE envelope, or it was altered") from None
     named = isinstance(body, dict) and (body.get("_type"), body.get("predicateType"))
     if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, PREDICATE):

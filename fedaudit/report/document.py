@@ -22,7 +22,8 @@ from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
 from fedaudit.report.verdict.recheck import judged_rows
-from fedaudit.system.files import read_regular, unique_object
+from fedaudit.system.documents import parse_json
+from fedaudit.system.files import read_regular
 from fedaudit.system.outputs import REPORT, write_output
 
 if TYPE_CHECKING:
@@ -152,10 +153,7 @@ def content(path: Path) -> bytes:
 
 def parse_report(content: bytes, path: Path) -> dict[str, Any]:
     """Return the report that `content` of the file `path` is; InputError unless it is valid."""
-    try:
-        document = json.loads(content, object_pairs_hook=unique_object)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {make_visible(str(error))}.") from error
+    document = parse_json(content, path)
     try:
         validate(document)
     except InputError as error:

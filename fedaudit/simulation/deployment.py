@@ -21,7 +21,7 @@ from fedaudit.simulation.context import Run
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.evaluation import keyed
 from fedaudit.simulation.initialization import file_hashes
-from fedaudit.system.files import atomic_text, read_regular, restrict_to_owner
+from fedaudit.system.files import atomic_text, read_json, restrict_to_owner
 
 MEASURED = "measured.json"
 """The file of the defences' measurements at deployment, for a run that is opened again."""
@@ -97,7 +97,7 @@ def _written(folder: Path) -> dict[Path, tuple[int, int]]:
 def _read(finished: Manifest, path: Path) -> Deployment:
     if not path.is_file():
         return Deployment(finished)
-    table = json.loads(read_regular(path).decode("utf-8"))
+    table = read_json(path, "")
     rows = tuple(Measurement(**row) for row in table["measurements"])
     return Deployment(finished, rows, tuple(table["limits"]))
 

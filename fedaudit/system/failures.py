@@ -25,7 +25,7 @@ _MEMORY = re.compile(
 )
 ARITY = re.compile(r"([\w.<>]+)\(\) (?:takes|missing|got) ")
 """The message of a call that does not fit the function's signature, and the function's name."""
-_NO_MEMORY = "The memory that this machine, or a limit, leaves is not enough for it."
+NO_MEMORY = "The memory that this machine, or a limit, leaves is not enough for it."
 
 
 def system_error(error: BaseException) -> OSError | MemoryError | None:
@@ -70,7 +70,7 @@ def machine_failure(error: BaseException) -> FedauditError | None:
     """
     found = system_error(error)
     if isinstance(found, MemoryError):
-        return InputError(_NO_MEMORY)
+        return InputError(NO_MEMORY)
     if found is None:
         return None
     if found.errno in DISK:
@@ -84,7 +84,7 @@ def machine_failure(error: BaseException) -> FedauditError | None:
 def write_error(path: Path, error: OSError | MemoryError) -> FedauditError:
     """Return the one line on a file that could not be written."""
     if isinstance(error, MemoryError):
-        return InputError(f"{path} cannot be written: {_NO_MEMORY}")
+        return InputError(f"{path} cannot be written: {NO_MEMORY}")
     kind = Interrupted if error.errno in DISK else InputError
     return kind(f"{path} cannot be written: {error.strerror or error}.")
 
@@ -101,23 +101,6 @@ def raise_unwritable(path: Path) -> Iterator[None]:
         if found is None:
             raise
         raise write_error(path, found) from error
-
-
-@contextmanager
-def reading_tensors(path: Path) -> Iterator[None]:
-    """Raise InputError where a file of tensors is broken, and as `machine_failure` for others."""
-    try:
-        yield
-    except FedauditError:
-        raise
-    except Exception as error:
-        found = system_error(error)
-        if isinstance(found, MemoryError):
-            raise InputError(f"{path} cannot be read: {_NO_MEMORY}") from None
-        if found is not None and found.errno in DISK:
-            raise Interrupted(f"{path} cannot be read: {found.strerror}.") from None
-        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-        raise InputError(f"{path} is not a valid safetensors file ({reason}).") from None
 
 
 def _short(name: object) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fedaudit.system.files import LIMIT, open_regular, read_regular
+from fedaudit.system.documents import LARGEST_DOCUMENT
+from fedaudit.system.files import open_regular, read_regular
+from fedaudit.system.tensor_files import check_header
 
 KEPT = 2**20
 """The largest content kept in memory, in bytes: manifests, configurations, small corpora."""
@@ -43,7 +45,7 @@ class FileReader:
         content = self._read(path).content
         return open_regular(path) if content is None else io.BytesIO(content)
 
-    def read(self, path: Path, limit: int = LIMIT) -> bytes:
+    def read(self, path: Path, limit: int = LARGEST_DOCUMENT) -> bytes:
         """Return the bytes of a file; raises as `open_regular`, and InputError above `limit`."""
         content = None if path.stat().st_size > limit else self._read(path).content
         return read_regular(path, limit) if content is None else content
@@ -57,6 +59,8 @@ class FileReader:
 
 
 def _read_once(path: Path) -> _Known:
+    if path.suffix == UNPARSED:
+        check_header(path)  # a sparse file takes minutes to hash
     digest = hashlib.sha256()
     with open_regular(path) as file:
         stat = os.fstat(file.fileno())

@@ -6,8 +6,7 @@ import json
 import os
 import stat
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any, BinaryIO
 
 from fedaudit.api.errors import InputError
 from fedaudit.system import staging
+from fedaudit.system.documents import LARGEST_DOCUMENT, parse_json, too_large
 from fedaudit.system.failures import raise_unwritable, write_error
 
-LIMIT = 2**30
-"""Bytes of the largest file that is read as a whole; reports have a few million."""
 LARGEST = 2**38
 """Bytes of the largest file that is read in pieces; a model's files have less."""
 
@@ -41,18 +39,18 @@ def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
         file_stat = os.fstat(handle)
         _check_kind(path, file_stat)
         if file_stat.st_size > LARGEST:
-            raise InputError(f"{path} is too large: such a file has {LARGEST:,} bytes at most.")
+            raise too_large(path, LARGEST)
         return os.fdopen(handle, "r+b" if write else "rb", buffering=0 if write else -1)
     except BaseException:
         os.close(handle)
         raise
 
 
-def read_regular(path: Path, limit: int = LIMIT) -> bytes:
+def read_regular(path: Path, limit: int = LARGEST_DOCUMENT) -> bytes:
     """Return what a file holds; raises as `open_regular`, and InputError above `limit` bytes."""
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > limit or len(data := file.read(limit + 1)) > limit:
-            raise InputError(f"{path} is too large: such a file has {limit:,} bytes at most.")
+            raise too_large(path, limit)
         return data
 
 
@@ -211,27 +209,25 @@ def existing_path(path: Path, kind: str) -> Path:
     return path
 
 
-def read_json(path: Path, missing: str, read: Read = read_regular) -> Any:
-    """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
+def read_json(
+    path: Path, missing: str, read: Read = read_regular, limit: int = LARGEST_DOCUMENT
+) -> Any:
+    """Return what the JSON file `path` holds; raises InputError, saying `missing` without one.
+
+    Raises InputError also above `limit` bytes, and as `documents.parse_json` does.
+    """
     try:
-        content = json.loads(read(path, LIMIT).decode("utf-8"), object_pairs_hook=unique_object)
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        return content
+        content = read(path, limit)
+        value = parse_json(content, path)
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return value
     except FileNotFoundError:
         raise InputError(missing) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
-
-
-def unique_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raises ValueError where a name stands twice: readers would differ."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        [(repeated, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"{repeated!r} stands twice in one object")
-    return table
 
 
 def check_version(table: Any, path: Path, supported: str) -> None:

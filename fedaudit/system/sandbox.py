@@ -24,7 +24,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.system import landlock
 from fedaudit.system.files import atomic
 
-MEMORY = 3 * 2**29
+MEMORY = 2**30
 """Bytes that a trial may take."""
 SLOW = 3.0
 """How much longer than its time on a processor a trial may take: other work is going on."""

@@ -218,7 +218,7 @@ def test_a_path_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"folder\.toml cannot be read as a profile"):
         load(str(tmp_path / "folder.toml"))
     (tmp_path / "latin.toml").write_bytes(b'name = "\xfc"')
-    with pytest.raises(InputError, match=r"latin\.toml cannot be read as a profile"):
+    with pytest.raises(InputError, match=r"latin\.toml is not TOML in UTF-8"):
         load(str(tmp_path / "latin.toml"))
 
 

@@ -5,8 +5,9 @@ import errno
 import pytest
 
 from fedaudit.api.errors import InputError, Interrupted
-from fedaudit.system.failures import machine_failure, reading_tensors
+from fedaudit.system.failures import machine_failure
 from fedaudit.system.files import atomic
+from fedaudit.system.tensor_files import reading_tensors
 
 
 def wrapped(inner: BaseException, text: str = "a library's own") -> BaseException:

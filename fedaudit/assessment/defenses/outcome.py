@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.estimates import Estimate
 from fedaudit.config.options import build
-from fedaudit.system.files import atomic_text
+from fedaudit.system.files import atomic_text, read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,11 @@ class DefenseOutcome:
 def read_outcome(path: Path, digest: str) -> DefenseOutcome | None:
     """Return what a file keeps of the same federation and attack; None where it keeps none."""
     try:
-        table = json.loads(path.read_text("utf-8"))
+        table = read_json(path, "")
         if table.pop("digest") != digest:
             return None
         return build(DefenseOutcome, table, str(path))
-    except (OSError, ValueError, KeyError, AttributeError, UsageError):
+    except (InputError, KeyError, AttributeError, UsageError):
         return None  # it is measured anew
 
 

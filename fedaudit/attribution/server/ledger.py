@@ -26,6 +26,7 @@ from fedaudit.federation import commitments
 from fedaudit.federation.commitments import canonical
 from fedaudit.federation.folder import Federation
 from fedaudit.metrics.attribution.sum_leakage import leakage_bits
+from fedaudit.system.documents import check_size
 from fedaudit.system.files import atomic_text, read_regular, sha256
 from fedaudit.system.locks import locked
 from fedaudit.system.numbers import count_of
@@ -135,7 +136,9 @@ def notes(folder: Path, event: str, run: str) -> list[LedgerNote]:
 def _read_lines(folder: Path) -> tuple[LedgerEntry | LedgerNote, ...]:
     path = folder / NAME
     try:
-        text = read_regular(path).decode("utf-8")
+        content = read_regular(path)
+        check_size(content, path)
+        text = content.decode("utf-8")
     except FileNotFoundError:
         return ()
     except (OSError, UnicodeDecodeError) as error:

@@ -188,7 +188,7 @@ def _scaled(engine: Engine, folder: Path, scale: float, rows: TokenRows) -> floa
         for path in folder.iterdir():
             if path.is_file():
                 shutil.copyfile(path, copy / path.name)
-        config = json.loads((folder / adapters.CONFIG).read_text("utf-8"))
+        config = dict(adapters.read_config(folder))
         config["lora_alpha"] *= scale
         pattern = config.get("alpha_pattern") or {}
         config["alpha_pattern"] = {name: alpha * scale for name, alpha in pattern.items()}

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
+from fedaudit.system.documents import LARGEST_DOCUMENT, check_size, too_large
 from fedaudit.system.files import hash_files, read_json, sha256
 from fedaudit.system.names import check_path
+from fedaudit.system.tensor_files import reading_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -45,9 +47,6 @@ WORD_STARTS = " \t\n\u0120\u2581\u010a\u0109\u010d"
 SHOWN_NAMES = 3
 MAX_TENSORS = 10**6
 """The maximum number of tensors of a model; models of a trillion parameters have some 100,000."""
-LONGEST = 2**28
-"""The maximum size of a file other than weights, in bytes; the largest tokenizers have some ten
-million."""
 
 
 def check(folder: Path) -> None:
@@ -90,7 +89,10 @@ def check_tokenizer_files(folder: Path) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Raise InputError for a pipe, a device or a huge file where transformers looks for a file."""
+    """Raise InputError for a pipe, a device or a huge file where transformers looks for a file.
+
+    Raises it also for JSON with too many values.
+    """
     for path in (path for pattern in READ for path in folder.glob(pattern)):
         try:
             status = path.stat()
@@ -98,8 +100,10 @@ def check_files(folder: Path) -> None:
             continue
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(f"{path} is no regular file.")
-        if status.st_size > LONGEST and path.suffix != ".safetensors":
-            raise InputError(f"{path} is too large: such a file has {LONGEST:,} bytes at most.")
+        if status.st_size > LARGEST_DOCUMENT and path.suffix != ".safetensors":
+            raise too_large(path)
+        if path.suffix == ".json" and stat.S_ISREG(status.st_mode):
+            check_size(path.read_bytes(), path)
 
 
 def fingerprints(folder: Path) -> tuple[str, str]:
@@ -127,19 +131,14 @@ def count(folder: Path, names: Sequence[str]) -> int:
 
     Raises InputError for an invalid file, or for more than MAX_TENSORS.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     total = 0
     for name in names:
         if not name.endswith(".safetensors"):
             continue
-        try:
-            with safe_open(folder / name, "np") as file:
-                total += len(file.keys())
-        except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
-            ) from None
+        with reading_tensors(folder / name), safe_open(folder / name, "np") as file:
+            total += len(file.keys())
         if total > MAX_TENSORS:
             raise InputError(f"{folder} cannot be opened: it holds over {MAX_TENSORS:,} tensors.")
     return total

@@ -15,7 +15,7 @@ from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
 from fedaudit.simulation.data.datasets import Sequences, training_sequences
-from fedaudit.system.files import atomic_text, read_regular
+from fedaudit.system.files import atomic_text, read_json
 
 if TYPE_CHECKING:
     from fedaudit.engine.loading.loader import LoadedBase
@@ -107,7 +107,7 @@ def _auxiliary_data(
 
 def sequence_lengths(folder: Path) -> Mapping[str, Sequence[int]]:
     """Return how long the sequences of each further adapter were, from a turn's folder."""
-    table: dict[str, list[int]] = json.loads(read_regular(folder / LENGTHS).decode("utf-8"))
+    table: dict[str, list[int]] = read_json(folder / LENGTHS, "")
     return table
 
 

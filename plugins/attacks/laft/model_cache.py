@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api import AttackContext, InputError, Progress, UsageError
 from fedaudit.federation import adapters
-from fedaudit.system.files import atomic_text, read_regular, sha256
+from fedaudit.system.files import atomic_text, read_json, sha256
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -93,7 +93,7 @@ def _make(
 def _read(folder: Path) -> dict[str, Any] | None:
     """Return what is known of the copy in `folder`; None where it is not whole or was changed."""
     try:
-        table = json.loads(read_regular(folder / DONE).decode("utf-8"))
+        table = read_json(folder / DONE, "")
         details = {"sha256": str(table["sha256"])} | {n: float(table[n]) for n in ("first", "last")}
         adapters.check(folder)
         same = sha256(folder / adapters.WEIGHTS) == details["sha256"]

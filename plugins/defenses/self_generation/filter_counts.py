@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaudit.system.files import atomic_text, read_regular
+from fedaudit.system.files import atomic_text, read_json
 
 FILTERS = {
     "too long": "its prompt does not fit the model's context",
@@ -93,7 +93,7 @@ def read(folder: Path) -> FilterCounts | None:
     """Return the counts in a turn's folder; None where it has none."""
     if not (folder / NAME).is_file():
         return None
-    table: Mapping[str, Any] = json.loads(read_regular(folder / NAME).decode("utf-8"))
+    table: Mapping[str, Any] = read_json(folder / NAME, "")
     return FilterCounts(
         asked=table["asked"],
         dropped={name: count for name, count in table["dropped"].items() if count},
