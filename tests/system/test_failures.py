@@ -40,6 +40,7 @@ def test_what_is_found(tmp_path, error, code):
         raise error
     assert getattr(raised.value, "exit_code", None) == code
     assert not list(tmp_path.iterdir())
+    (tmp_path / "a").write_bytes(b"\2" + bytes(7) + b"{}")  # a file without tensors
     with pytest.raises((InputError, Interrupted)) as raised, reading_tensors(tmp_path / "a"):
         raise error
     assert raised.value.exit_code == (code or 3)
