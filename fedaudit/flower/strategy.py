@@ -6,20 +6,24 @@ Sampling, aggregation and evaluation stay as they are.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedaudit import nano
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import FedauditError, InputError, UsageError
 from fedaudit.flower import rules
 from fedaudit.flower.mods import reply_name
 from fedaudit.flower.run_folder import ClientUpdate, RecordedRun, RunMetadata
+from fedaudit.system.failures import is_machine_failure
+
+if TYPE_CHECKING:
+    from logging import Logger
 
 MISSING = "Recording a Flower run needs Flower: pip install 'fedaudit[flower]'."
 LOSSES = ("train_loss", "train-loss", "loss")
@@ -48,6 +52,7 @@ class StrategyRecorder:
         from fedaudit.system.locks import lock_beside
 
         self.strategy, self.folder = strategy, folder
+        self._stopped = False
         self._offset = 0
         self._held = ExitStack()
         busy = f"Another run is recorded into {folder.path}."
@@ -75,9 +80,12 @@ class StrategyRecorder:
         call = signature(Strategy.start).bind(self, *args, **options)
         call.apply_defaults()
         arguments = call.arguments
-        self.folder.begin(arguments["initial_arrays"])
-        if self.folder.last:
-            self._go_on(arguments)
+        if self.folder.started is None:
+            self._record(lambda: self.folder.begin(arguments["initial_arrays"]))
+        else:
+            self.folder.begin(arguments["initial_arrays"])
+            if self.folder.last:
+                self._go_on(arguments)
         result = Strategy.start(*call.args, **call.kwargs)
         self.finish()
         if self._offset:
@@ -102,13 +110,16 @@ class StrategyRecorder:
         """Check what the round begins with, and let the strategy choose the clients that train."""
         number = server_round + self._offset
         if self.folder.last < 0:
-            self.folder.begin(arrays)
-        self.folder.check_start(number, arrays)
+            self._record(lambda: self.folder.begin(arrays))
+        self._record(lambda: self.folder.check_start(number, arrays))
         return self.strategy.configure_train(number, arrays, config, grid)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Keep what clients sent, have the strategy aggregate it, and write the round."""
         number, messages = server_round + self._offset, list(replies)
+        if self._stopped:
+            passed: tuple[Any, Any] = self.strategy.aggregate_train(number, messages)
+            return passed
         answered = [message for message in messages if not message.has_error()]
         updates = [_reply(message, rules.weight_key(self.strategy)) for message in answered]
         sent = self.folder.replies(number, [update for update in updates if update is not None])
@@ -116,8 +127,29 @@ class StrategyRecorder:
         arrays, metrics = self.strategy.aggregate_train(number, messages)
         failed = len(messages) - len(sent)
         notes = [f"Round {number}: {failed} of {len(messages)} clients failed."] if failed else []
-        self.folder.add(number, sent, arrays, notes, rules.privacy(self.strategy))
+        privacy = rules.privacy(self.strategy)
+        self._record(lambda: self.folder.add(number, sent, arrays, notes, privacy))
         return arrays, metrics
+
+    def _record(self, write: Callable[[], None]) -> None:
+        """Write to the folder; if the machine fails, warn and record no more: training goes on.
+
+        What was recorded stays a valid federation, up to its last round.
+        """
+        if self._stopped:
+            return
+        try:
+            write()
+        except Exception as error:
+            if not is_machine_failure(error):
+                raise
+            self._stopped = True
+            reason = str(error) if isinstance(error, FedauditError) else repr(error)
+            _flower_log().warning(
+                "fedaudit stops recording after round %d, and training goes on: %s",
+                max(self.folder.last, 0),
+                reason,
+            )
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
         """Have the strategy choose who evaluates."""
@@ -129,7 +161,7 @@ class StrategyRecorder:
 
     def finish(self) -> None:
         """Mark the run as complete; to be called where rounds are driven without `start`."""
-        self.folder.finish()
+        self._record(self.folder.finish)
         self._held.close()
 
 
@@ -282,6 +314,10 @@ def _resume_notes(strategy: Any, done: int) -> list[str]:
 
 
 def _log(text: str) -> None:
+    _flower_log().info(text)
+
+
+def _flower_log() -> "Logger":
     import logging
 
-    logging.getLogger("flwr").info(text)
+    return logging.getLogger("flwr")

@@ -81,6 +81,16 @@ def machine_failure(error: BaseException) -> FedauditError | None:
     return None
 
 
+def is_machine_failure(error: BaseException) -> bool:
+    """Tell whether an error, or one that it was raised from, is of a disk, a place or memory."""
+    following: BaseException | None = error
+    while following is not None:
+        if isinstance(following, Interrupted) or _stated(following) is not None:
+            return True
+        following = following.__cause__ or following.__context__
+    return False
+
+
 def write_error(path: Path, error: OSError | MemoryError) -> FedauditError:
     """Return the one line on a file that could not be written."""
     if isinstance(error, MemoryError):

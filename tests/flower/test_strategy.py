@@ -1,5 +1,7 @@
 """A recorded strategy does what the strategy does, and leaves a federation of it behind."""
 
+import errno
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -234,3 +236,34 @@ def test_noise_that_a_wrapper_adds_behind_the_recorder_is_noticed(tmp_path):
     inner = record(FedAvg(fraction_evaluate=0.0), tmp_path, lora=LORA)
     with pytest.raises(InputError, match="outermost strategy"):
         Fixed(inner, 1.0, 1.0, 3).start(Grid(), record_of(initial()), num_rounds=2)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 7])
+def test_a_disk_that_fails_ends_the_recording_and_no_training(
+    tmp_path, monkeypatch, caplog, number, after
+):
+    """Fails at the n-th file and from there on: the model is the same, the folder stays valid."""
+    from fedaudit.system import files
+
+    needs_flower()
+    expected = run(tmp_path / "whole", Grid())
+    written = 0
+
+    def stage(folder):
+        nonlocal written
+        written += 1
+        if written > after:
+            raise OSError(number, os.strerror(number), str(folder))
+        return real(folder)
+
+    real = files.staging.stage
+    monkeypatch.setattr(files.staging, "stage", stage)
+    with caplog.at_level("WARNING", "flwr"):
+        result = run(tmp_path / "cut", Grid())
+    for name, array in expected.arrays.items():  # Flower sums in the order in which nodes answer
+        assert result.arrays[name].numpy() == pytest.approx(array.numpy(), rel=1e-5)
+    assert sum("training goes on" in line for line in caplog.messages) == 1
+    monkeypatch.undo()
+    if (tmp_path / "cut/federation.json").exists():
+        assert open_federation(tmp_path / "cut").manifest.status != "complete"

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from fedaudit.api.errors import InputError, Interrupted
-from fedaudit.system.failures import machine_failure
+from fedaudit.system.failures import is_machine_failure, machine_failure
 from fedaudit.system.files import atomic
 from fedaudit.system.tensor_files import reading_tensors
 
@@ -44,3 +44,11 @@ def test_what_is_found(tmp_path, error, code):
     with pytest.raises((InputError, Interrupted)) as raised, reading_tensors(tmp_path / "a"):
         raise error
     assert raised.value.exit_code == (code or 3)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_written_is_told_from_bad_data(tmp_path, number):
+    with pytest.raises((InputError, Interrupted)) as raised, atomic(tmp_path / "a"):
+        raise OSError(number, "no")
+    assert is_machine_failure(raised.value)
+    assert not is_machine_failure(InputError("a.json is not JSON."))
