@@ -6,7 +6,7 @@ Each command runs once undisturbed. Then, at each point, it is started anew, sto
 (every second time) SIGINT at a random moment of the undisturbed run's time, and resumed until it
 ends; with probability 1/3 it is stopped again. The exit codes must be equal, and so must the
 reports, apart from times and what was resumed (for `simulate` the adapters' bytes as well). The
-number of kept answers that a stopped command names must be that in its journal. All commands run in
+number of kept answers that a stopped command names must be that in its cache. All commands run in
 children forked from one process that has imported the libraries.
 """
 
@@ -100,14 +100,14 @@ def _kill_and_resume(
 
 
 def _resume(command: Command, here: Path) -> list[str]:
-    """Return --resume where a journal, or the report of a stopped audit, is there.
+    """Return --resume where a cache of answers, or the report of a stopped audit, is there.
 
     A command may be killed after its report was finished: there is nothing to resume then.
     """
     out = here / command.out
     path = out / "report.json"
     stopped = path.exists() and json.loads(path.read_text())["status"] == "interrupted"
-    kept = (out / "journal.bin").exists() or stopped
+    kept = (out / "answers.sqlite").exists() or stopped
     return ["--resume"] if command.resume and kept else []
 
 
@@ -142,17 +142,17 @@ def _check_message(
     kept = re.search(r"([\d,]+) answers? (?:are|is) kept", process.output)
     result.ends["said that answers are kept"] += bool(kept)
     if not kept and "No answer was kept" not in process.output:
-        return  # stopped before the journal was opened, it says nothing of how many
+        return  # stopped before the cache was opened, it says nothing of how many
     claimed = int(kept[1].replace(",", "")) if kept else 0
     if claimed != (there := answers(here / command.out)):
         result.wrong.append(f"point {point}: it says {claimed} answers are kept; {there} are.")
 
 
 def answers(out: Path) -> int:
-    """Return how many answers a folder's journal holds."""
-    from fedaudit.journal import journal
+    """Return how many answers a folder's cache has."""
+    from fedaudit.cache.answers import load
 
-    found = journal.load(out, write=False)
+    found = load(out, write=False)
     return found.answers if found else 0
 
 
@@ -177,8 +177,8 @@ def _compare_results(
         result.wrong.append(f"point {point}: {', '.join(command.untouched)} changed")
     left = [p.name for p in (here / command.out).rglob(".*") if p.is_file()]
     left += [p.name for p in here.glob(".*")]
-    if left or (here / command.out / "journal.bin").exists():
-        result.wrong.append(f"point {point}: left behind: {left or 'journal.bin'}")
+    if left or (here / command.out / "answers.sqlite").exists():
+        result.wrong.append(f"point {point}: left behind: {left or 'answers.sqlite'}")
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ SAMPLES, LENGTH = 400, 3
 LEAST = 5.0
 """The fewest that must be expected of a kind; rarer ones are counted together."""
 REPEATS = 5
-JOURNAL_BYTES = 4_000
-"""Of the journal when the server is killed: some pieces of questions are answered."""
+CACHE_BYTES = 60_000
+"""Of the cache of answers when the server is killed: some batches are answered."""
 RECORDS = 30
 """Of each client in the audits: on a CPU vLLM takes some twenty times as long as our engine."""
 PARTS = ("audits", "law", "killed", "times")
@@ -188,10 +188,10 @@ def killed(federation: Path, out: Path, vllm: list[str]) -> int:
     audit = subprocess.Popen(
         [*FEDAUDIT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    journal, begun = out / "killed", time.monotonic()
+    place, begun = out / "killed", time.monotonic()
     while audit.poll() is None and time.monotonic() - begun < 600:
-        files = list(journal.rglob("*.journal*")) + list(journal.rglob("journal*"))
-        if sum(path.stat().st_size for path in files if path.is_file()) > JOURNAL_BYTES:
+        files = list(place.rglob("answers.sqlite*"))
+        if sum(path.stat().st_size for path in files if path.is_file()) > CACHE_BYTES:
             break
         time.sleep(0.2)
     servers = [

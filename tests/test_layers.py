@@ -16,7 +16,7 @@ LAYERS = [
     {"attribution"},
     {"audit", "flower"},
     {"conversion", "extraction", "simulation"},
-    {"canaries", "engine", "journal"},
+    {"canaries", "engine", "cache"},
     {"data", "federation"},
     {"config", "judge", "nano", "report"},
     {"metrics", "pii", "system"},

@@ -8,7 +8,7 @@
 * `coverage`: Which classes of attacks an audit ran, and why the others were not run.
 * `discovery`: What is available for an audit: documents, held-out records, canaries, marks.
 * `library`: The audit of everything from Python: the same as the command, with a report in return.
-* `pipeline`: All steps of an audit on one loaded model, with one journal and one report.
+* `pipeline`: All steps of an audit on one loaded model, with one cache of answers and one report.
 * `plan`: What an audit will do, what it leaves out, and why.
 * `policy_file`: Policies: built in, or a TOML file.
 * `report_checks`: What a report says of its policy and of the attacks that ran, checked against

@@ -26,7 +26,7 @@ class AttributedFile(InputFile):
 def attribute(resolved: ResolvedRequest, watch: "Watcher") -> tuple[Result, list[AttributedFile]]:
     """Return what the attribution found, and the rows of the files that it read.
 
-    The attribution is recomputed in every run, since the journal keeps none of its results.
+    The attribution is recomputed in every run, since the cache keeps none of its results.
     """
     report = pipeline.run(resolved, watch)
     result = Result(

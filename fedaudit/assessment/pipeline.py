@@ -1,4 +1,4 @@
-"""All steps of an audit on one loaded model, with one journal and one report."""
+"""All steps of an audit on one loaded model, with one cache of answers and one report."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
             fingerprint=self.fingerprint,
             redactor=self.redactor,
             watch=lambda title: self.watch(f"{name}: {title}"),
-            journal=self.journal,
+            kept=self.kept,
         )
 
     def measure(self, engine: Engine) -> AuditResults:

@@ -23,7 +23,7 @@
   is one.
 * `evidence`: Masks personal data in what plugins found and wrote before it enters a report.
 * `fingerprint`: The identity of a run: its settings, data, and the audited model.
-* `merge`: Merging the shards of one audit: their journals together hold every answer.
+* `merge`: Merging the shards of one audit: their caches together have every answer.
 * `pipeline`: From a request to a report: the steps that all commands that attack a model share.
 * `request`: Requests: the settings of `fedaudit extract` and `fedaudit infer`, and those all share.
 * `resolve`: From a request to its inputs: all that is read from disk before a model is loaded.
@@ -31,7 +31,7 @@
   invalid report.
 * `resume`: Resuming an audit that was stopped, and what a stopped audit leaves behind.
 * `session`: An audit and its folder: running, resuming, sharding and merging it.
-* `stored_request`: Requests as JSON in a journal, so that whoever has the folder can resume or
+* `stored_request`: Requests as JSON in a cache, so that whoever has the folder can resume or
   merge the audit.
 * `target`: The audited model: a base and an adapter, found from --target, --adapter and --round.
 """

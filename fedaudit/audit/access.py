@@ -14,10 +14,9 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.deployment import defense_of, responder_of
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget
+from fedaudit.cache.answers import AnswerCache, UnfinishedBatch
 from fedaudit.engine import factory
 from fedaudit.federation import adapters
-from fedaudit.journal.shards import AuditJournal
-from fedaudit.journal.unfinished_piece import UnfinishedPiece
 from fedaudit.system.files import hash_files, sha256
 
 if TYPE_CHECKING:
@@ -69,12 +68,12 @@ def load_engine(
     audited: AuditTarget,
     form: PromptTemplate,
     request: AuditRequest,
-    journal: AuditJournal | None = None,
+    kept: AnswerCache | None = None,
 ) -> tuple["AnyEngine", str]:
     """Return the engine for the audited target, and the fingerprint of its base.
 
     Raises InputError if the base is not the one that the federation was trained on, or if base,
-    dtype or engine are not those that gave the answers in the journal.
+    dtype or engine are not those that gave the answers in the cache.
     """
     from fedaudit.engine.parallel.protocol import EngineConfig
 
@@ -87,17 +86,17 @@ def load_engine(
         fetch=audited.federation is None,
     )
     engine, base = factory.make_engine(
-        config, request.engine, request.vllm, lambda: UnfinishedPiece(journal)
+        config, request.engine, request.vllm, lambda: UnfinishedBatch(kept)
     )
     if audited.base_sha256 not in ("", base.sha256, base.earlier):
         raise InputError(
             f"The base {audited.base} is another base than the one that the federation was trained "
             f"on (SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
-    if journal:
-        journal.record_fact("the base's SHA-256", base.sha256)
-        journal.record_fact("the base's dtype", base.dtype)
-        journal.record_fact("what answers", factory.engine_kind(request.engine))
+    if kept:
+        kept.record_fact("the base's SHA-256", base.sha256)
+        kept.record_fact("the base's dtype", base.dtype)
+        kept.record_fact("what answers", factory.engine_kind(request.engine))
     return engine, base.sha256
 
 

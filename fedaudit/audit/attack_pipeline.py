@@ -162,7 +162,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
                 view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
             )
             context = self._with_others(context)
-            everywhere_results = attack_runner.run(everywhere, context, cache, tries, self.journal)
+            everywhere_results = attack_runner.run(everywhere, context, cache, tries, self.kept)
             results += map(view.add_scope, everywhere_results)
             results += [view.under_no_key.add_scope(tries.make(attack, context)) for attack in once]
             once = []

@@ -8,12 +8,12 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.audit import result_contract
 from fedaudit.audit.access import ModelView
+from fedaudit.cache.answers import AnswerCache
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.extraction import comparison, scoring
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.sampling import CACHE_BYTES, ResponseCache, share_responses
 from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
-from fedaudit.journal.caching_engine import CachingEngine
-from fedaudit.journal.shards import AuditJournal
 
 REQUESTER_KEYS = ("attacker", "client", "key", "adapter")
 """The parts of a scope that say who asked, and under which key."""
@@ -69,17 +69,17 @@ def run(
     context: AttackContext,
     shared: ResponseCache,
     tries: AttackExecutor,
-    journal: AuditJournal | None = None,
+    kept: AnswerCache | None = None,
 ) -> list[Result]:
     """Return the result of each attack in the order given, followed by their comparison.
 
-    Where there is a `journal`, it keeps the answers.
+    `kept`, if given, keeps the answers on disk.
     """
-    shared_context = share_responses(context, shared, journal)
+    shared_context = share_responses(context, shared, kept)
     # Attacks with prefixes keep their own answers, in less space.
     cached_context = (
-        replace(shared_context, engine=CachingEngine(context.engine, journal))
-        if journal
+        replace(shared_context, engine=CachingEngine(context.engine, kept))
+        if kept
         else shared_context
     )
     contexts = [

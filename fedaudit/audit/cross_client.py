@@ -120,7 +120,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientInputs]):
                 view, self.audited, pooled, None, request, self.watch, start_scores=start
             )
             context = replace(context, control=self._control.documents if self._control else ())
-            context = share_responses(context, cache, self.journal)
+            context = share_responses(context, cache, self.kept)
             results += _attack_every_pair(attacks, context, self._clients, request.budget, view)
             measured = measured or before
         self.finish_asking()

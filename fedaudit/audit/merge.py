@@ -1,4 +1,4 @@
-"""Merging the shards of one audit: their journals together hold every answer."""
+"""Merging the shards of one audit: their caches together have every answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
-from fedaudit.audit.resume import stored_shard
 from fedaudit.audit.stored_request import from_table
-from fedaudit.journal import journal
-from fedaudit.journal.journal import FILE
-from fedaudit.journal.shards import AuditJournal, ShardJournal
+from fedaudit.cache.answers import FILE, AnswerCache, load, merged_cache
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 
-def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
+def read_shards(folders: Sequence[Path]) -> list[AnswerCache]:
     """Return the shards in the given folders, in order: all of the audit's, each once.
 
     Raises InputError if one is missing, duplicated, unfinished or of another audit than the others,
@@ -28,10 +25,8 @@ def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
     shards = [_load_shard(folder) for folder in folders]
     first = shards[0]
     for shard, folder in zip(shards, folders, strict=True):
-        header, first_header = shard.journal.header, first.journal.header
         differing = describe_changes(
-            {**header.get("config", {}), **header.get("facts", {})},
-            {**first_header.get("config", {}), **first_header.get("facts", {})},
+            {**shard.header.config, **shard.facts}, {**first.header.config, **first.facts}
         )
         if differing:
             raise InputError(f"{folder} is of another audit than {folders[0]}: {differing}.")
@@ -41,41 +36,37 @@ def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
 
 
 def merged_request(
-    shards: Sequence[ShardJournal], device: str, servers: Sequence[str] = ()
+    shards: Sequence[AnswerCache], device: str, servers: Sequence[str] = ()
 ) -> "AuditRequest":
     """Return the request of the whole audit, to run on `device` of this machine.
 
-    Raises InputError for a journal that holds no request, and UsageError for one that asked a
+    Raises InputError for a cache without a request, and UsageError for one that asked a
     server which is not among `servers`.
     """
-    first_journal = shards[0].journal
-    table = first_journal.header.get("request", {})
-    request = from_table(table, first_journal.place, servers)
+    request = from_table(shards[0].header.request, shards[0].folder, servers)
     return replace(request, device=device, engine="local")
 
 
-def merged_journals(
+def merged_answers(
     fingerprint: RunFingerprint,
-    shards: Sequence[ShardJournal],
-) -> AuditJournal:
-    """Return the journals of all shards.
+    shards: Sequence[AnswerCache],
+) -> AnswerCache:
+    """Return the answers of all shards.
 
     Raises InputError if the audited model or data have changed since.
     """
-    first = shards[0].journal
-    differing = describe_changes(fingerprint.facts, first.header.get("config", {}))
+    first = shards[0]
+    differing = describe_changes(fingerprint.facts, first.header.config)
     if differing:
-        raise InputError(f"What was asked of {first.place} has changed since: {differing}.")
-    return AuditJournal(tuple(shards), merged=True)
+        raise InputError(f"What was asked of {first.folder} has changed since: {differing}.")
+    return merged_cache(shards)
 
 
-def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:
-    by_number: dict[int, ShardJournal] = {}
+def _each_once(shards: Sequence[AnswerCache]) -> list[AnswerCache]:
+    by_number: dict[int, AnswerCache] = {}
     for shard in shards:
         if duplicate := by_number.get(shard.shard.number):
-            raise InputError(
-                f"{shard.journal.place} and {duplicate.journal.place} are both shard {shard.shard}."
-            )
+            raise InputError(f"{shard.folder} and {duplicate.folder} are both shard {shard.shard}.")
         by_number[shard.shard.number] = shard
     numbers = range(1, shards[0].shard.of + 1)
     if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in by_number]:
@@ -84,18 +75,14 @@ def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:
     return [by_number[number] for number in numbers]
 
 
-def _load_shard(folder: Path) -> ShardJournal:
+def _load_shard(folder: Path) -> AnswerCache:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: name the folder of a shard.")
-    stored = journal.load(folder, write=False)
+    stored = load(folder, write=False)
     if stored is None:
         raise InputError(f"{folder} holds no shard: there is no {FILE} in it.")
-    if stored.header.get("shard") is None:
+    if stored.header.shard is None:
         raise InputError(f"{folder} holds a whole audit's answers, not a shard's.")
     if not stored.finished:
-        raise InputError(
-            f"Shard {stored.header['shard']} in {folder} is not finished: go on with --resume."
-        )
-    shard = stored_shard(stored)
-    assert shard is not None
-    return ShardJournal(stored, shard)
+        raise InputError(f"Shard {stored.shard} in {folder} is not finished: go on with --resume.")
+    return stored

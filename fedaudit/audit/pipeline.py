@@ -20,10 +20,9 @@ from fedaudit.audit.inputs.input_file import InputFile
 from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.preflight import instrument
 from fedaudit.audit.target import AuditTarget
+from fedaudit.cache.answers import AnswerCache, ShardComplete, UnfinishedBatch
 from fedaudit.engine import factory
 from fedaudit.federation.folder import unchecked_caveats
-from fedaudit.journal.shards import AuditJournal, ShardComplete
-from fedaudit.journal.unfinished_piece import UnfinishedPiece
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -74,8 +73,8 @@ class AuditPipeline(ABC, Generic[InputsT]):
     fingerprint: RunFingerprint
     redactor: "Callable[[], Redactor]"
     watch: Watcher = no_watcher
-    journal: AuditJournal | None = None
-    """The journal with the answers of earlier runs, to which this run adds its own."""
+    kept: AnswerCache | None = None
+    """The cache with the answers of earlier runs, to which this run adds its own."""
     tell: Tell = no_listener
     """Called with what the user should know before a server is asked."""
 
@@ -121,7 +120,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
 
     def finish_asking(self) -> None:
         """Declare that everything was asked; raises ShardComplete if this is a single shard."""
-        if self.journal and not self.journal.covers_all:
+        if self.kept and not self.kept.covers_all:
             raise ShardComplete
 
     def run(self) -> Audit:
@@ -144,7 +143,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
             name=self.fingerprint.run,
             config=self.config(),
             started=start_time,
-            **_resumption_facts(self.journal),
+            **_resumption_facts(self.kept),
             base=audited.base,
             adapter=audited.adapter_name,
             sha256=self.fingerprint.adapter_sha256 or base_sha256,
@@ -177,16 +176,16 @@ class AuditPipeline(ABC, Generic[InputsT]):
         if served is None:
             if note := factory.startup_note(self.request.engine):
                 self.tell(note)
-            engine, sha256 = access.load_engine(self.audited, self.form, self.request, self.journal)
+            engine, sha256 = access.load_engine(self.audited, self.form, self.request, self.kept)
             measured = self.measure(engine)
             caveats = tuple(factory.finish(engine))
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)
         dry = copy(self)
-        dry.journal, dry.watch = None, no_watcher
+        dry.kept, dry.watch = None, no_watcher
         with open_connection(served, self.form, ask=dry.measure, tell=self.tell) as connection:
-            journal = self.journal
+            kept = self.kept
             served_engine = connection.open(
-                UnfinishedPiece(journal), journal.record_fact if journal else None
+                UnfinishedBatch(kept), kept.record_fact if kept else None
             )
             measured = self.measure(served_engine)
             served_engine.finish()
@@ -209,13 +208,12 @@ class MeasuredModel:
     usage: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
+def _resumption_facts(kept: AnswerCache | None) -> dict[str, Any]:
     """Return what a report states about the earlier runs that this one resumes."""
-    if journal is None:
+    if kept is None:
         return {}
-    facts = {"resumed_from": journal.resumed, "earlier": journal.seconds}
-    if not journal.merged:
+    facts = {"resumed_from": kept.resumed, "earlier": kept.earlier_seconds}
+    if not kept.merged:
         return facts
-    headers = [shard.journal.header for shard in journal.shards]
-    shards = [{"shard": header["shard"], "device": header["device"]} for header in headers]
+    shards = [{"shard": part.shard, "device": part.device} for part in kept.parts]
     return {**facts, "shards": shards}

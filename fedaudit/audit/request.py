@@ -24,7 +24,7 @@ class AuditRequest(ABC):
     """
 
     kind: ClassVar[str]
-    """By what name a journal holds it."""
+    """Its name in the cache of answers."""
     command: ClassVar[str]
     purpose: ClassVar[str]
     """What the report's seed seeds."""

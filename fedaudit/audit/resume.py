@@ -1,20 +1,18 @@
 """Resuming an audit that was stopped, and what a stopped audit leaves behind."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
 from fedaudit.audit.stored_request import from_table, to_table
 from fedaudit.audit.target import AuditTarget
+from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, Shard, load
 from fedaudit.engine import factory
-from fedaudit.journal import journal
-from fedaudit.journal.journal import FILE, Journal
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -22,87 +20,77 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_journal(
+def open_cache(
     request: "AuditRequest",
     fingerprint: RunFingerprint,
     folder: Path,
     *,
     resume: bool = False,
     audit_shard: Shard | None = None,
-) -> Iterator[AuditJournal]:
-    """Provide the journal of the audit in `folder`: the existing one, or a new one.
+) -> Iterator[AnswerCache]:
+    """Provide the cache of the audit in `folder`: the existing one, or a new one.
 
-    Raises UsageError if there is nothing to resume, and InputError for the journal of another audit
+    Raises UsageError if there is nothing to resume, and InputError for the cache of another audit
     or shard and for an unfinished one without a request to resume.
     """
-    header = {
-        "run": fingerprint.run,
-        "request": to_table(request),
-        "config": fingerprint.facts,
-        "shard": str(audit_shard) if audit_shard else None,
-        "device": environment.machine_facts(request.device),
-    }
+    header = CacheHeader(
+        run=fingerprint.run,
+        request=to_table(request),
+        config=fingerprint.facts,
+        shard=str(audit_shard) if audit_shard else None,
+        device=environment.machine_facts(request.device),
+    )
     if audit_shard:
         factory.check_shards(request.engine)
     was_begun = (folder / FILE).exists() or was_stopped(folder)  # possibly without any answer
-    stored = journal.load(folder, write=True)
+    stored = load(folder, write=True)
     try:
         if stored is not None:
             _check(stored, header, resume=resume)
         elif resume and not was_begun:
             raise _nothing(folder)
-        stored = stored or Journal(folder, header)
-        yield AuditJournal((ShardJournal(stored, audit_shard or Shard()),))
+        stored = stored or AnswerCache(folder, header, audit_shard)
+        yield stored
     finally:
         if stored is not None:
             stored.close()
 
 
 def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest", Shard | None]:
-    """Return the request of the audit whose journal is in `folder`, and its shard.
+    """Return the request of the audit whose cache is in `folder`, and its shard.
 
-    Raises UsageError if there is no journal or if its audit asked a server that is not among
-    `servers`, and InputError for a journal without a request.
+    Raises UsageError if there is no cache or if its audit asked a server that is not among
+    `servers`, and InputError for a cache without a request.
     """
-    stored = journal.load(folder, write=False)
+    stored = load(folder, write=False)
     if stored is None:
         raise _nothing(folder)
-    return from_table(stored.header.get("request", {}), folder, servers), stored_shard(stored)
-
-
-def stored_shard(stored: Journal) -> Shard | None:
-    """Return the shard of a stored journal; None for a whole audit, InputError if invalid."""
-    name = stored.header.get("shard")
-    try:
-        return None if name is None else shard(name)
-    except UsageError:
-        raise InputError(
-            f"{stored.place} names a shard that cannot be: it is not of the form i/n."
-        ) from None
+    shard = stored.shard if stored.header.shard else None
+    return from_table(stored.header.request, folder, servers), shard
 
 
 def _nothing(folder: Path) -> UsageError:
     return UsageError(f"There is no unfinished audit in {folder} to resume.")
 
 
-def _check(stored: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse the journal of another audit, and one that the user did not ask to resume."""
-    differing = describe_changes(header["config"], stored.header.get("config", {}))
+def _check(stored: AnswerCache, header: CacheHeader, *, resume: bool) -> None:
+    """Refuse the cache of another audit, and one that the user did not ask to resume."""
+    differing = describe_changes(header.config, stored.header.config)
     if differing:
         raise InputError(
-            f"{stored.place} holds the answers of another audit: {differing}. Choose another "
+            f"{stored.folder} holds the answers of another audit: {differing}. Choose another "
             f"--out, or remove {stored.path}."
         )
-    if header["shard"] != stored.header.get("shard"):
+    if header.shard != stored.header.shard:
         default = "a whole audit"
         raise InputError(
-            f"{stored.place} holds the answers of {_shard(stored.header['shard'], default)}, not "
-            f"of {_shard(header['shard'], default)}: choose another --out."
+            f"{stored.folder} holds the answers of {_shard(stored.header.shard, default)}, not "
+            f"of {_shard(header.shard, default)}: choose another --out."
         )
     if not resume:
         state = "finished: fedaudit merge puts shards together" if stored.finished else "unfinished"
         raise InputError(
-            f"{stored.place} holds this very audit, {state}. Go on with --resume, or remove "
+            f"{stored.folder} holds this very audit, {state}. Go on with --resume, or remove "
             f"{stored.path} to begin again."
         )
 
@@ -111,11 +99,11 @@ def _shard(name: str | None, default: str) -> str:
     return f"shard {name}" if name else default
 
 
-def resume_hint(journal: AuditJournal) -> str:
+def resume_hint(kept: AnswerCache) -> str:
     """Return a message with the number of answers kept and how to resume."""
-    if not journal.answers:
+    if not kept.answers:
         return "No answer was kept: give the same command to begin again."
-    count = journal.answers
+    count = kept.answers
     summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
     return f"{summary} Give the same command with --resume to go on."
 
@@ -133,7 +121,7 @@ def interrupted_report(
     audited: AuditTarget,
     fingerprint: RunFingerprint,
     start_time: datetime,
-    audit_journal: AuditJournal,
+    kept: AnswerCache,
 ) -> "Report":
     """Return the report of an audit that was stopped: how to resume it, and no numbers."""
     from fedaudit.report.run_header import build_report
@@ -148,7 +136,7 @@ def interrupted_report(
         base=audited.base,
         adapter=audited.adapter_name,
         sha256=fingerprint.adapter_sha256,
-        resumed_from=audit_journal.resumed,
+        resumed_from=kept.resumed,
         environment=environment.describe(request.device),
         data=[],
         seeds={request.purpose: request.seed},

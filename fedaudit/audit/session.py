@@ -6,7 +6,7 @@ AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,12 +36,10 @@ from fedaudit.audit.request import (
 )
 from fedaudit.audit.resolve import resolve
 from fedaudit.audit.target import RUNS, AuditTarget
+from fedaudit.cache.answers import FILE, AnswerCache, Shard, ShardComplete
 from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
-from fedaudit.journal.journal import FILE
-from fedaudit.journal.shards import AuditJournal, ShardComplete, ShardJournal
-from fedaudit.journal.shards import shard as parse_shard
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, key_for
 from fedaudit.system import outputs
@@ -88,7 +86,7 @@ class AuditSession:
         *,
         shard: str | None = None,
         resume: bool = False,
-        shards: Sequence[ShardJournal] = (),
+        shards: Sequence[AnswerCache] = (),
         copy: Path | None = None,
         reveal: bool = False,
         redactor: Redactor | None = None,
@@ -105,7 +103,7 @@ class AuditSession:
         request, if it was resolved before, and `pipeline` is needed for a kind of request that is
         not in PIPELINES.
         """
-        self.shard = parse_shard(shard) if shard else None
+        self.shard = Shard.parse(shard) if shard else None
         if self.shard and (copy or reveal):
             raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
         self._told: list[str] = []
@@ -148,7 +146,7 @@ class AuditSession:
 
         `servers` may be asked again, and `vllm` says how to start vLLM, which the folder does not.
         `options` are those of a session. Raises UsageError if no answer was kept, and InputError
-        for a folder of an earlier version or a journal without a request.
+        for a folder of another version.
         """
         request, shard = resumption.stored_run(folder, servers)
         request = replace(request, vllm=vllm) if vllm else request
@@ -168,7 +166,7 @@ class AuditSession:
 
         What no shard keeps is asked on the `device` or of the `servers` that the user names.
         `options` are those of a session. Raises InputError if a shard is missing, duplicated,
-        unfinished or of another audit, and for a journal without a request.
+        unfinished or of another audit.
         """
         shards = merge.read_shards(folders)
         request = merge.merged_request(shards, device, servers)
@@ -186,20 +184,20 @@ class AuditSession:
         so far are kept for `resume`.
         """
         busy = f"Another process is auditing into {self.folder}."
-        with locked(self.folder, busy), self._open_journal() as journal:
+        with locked(self.folder, busy), self._open_cache() as kept:
             remove_stale_stages(self.folder)
             try:
-                audit = self._measure(journal, watching or nullcontext(no_watcher), tell)
+                audit = self._measure(kept, watching or nullcontext(no_watcher), tell)
             except ShardComplete:
-                journal.finish()
+                kept.finish()
                 if resumption.was_stopped(self.folder):
                     (self.folder / REPORT).unlink()
                 return None
             self._save(audit.report)
             if self.reveal:
                 evidence.write_revealed_leaks(audit.revealed, self.folder / REVEALED)
-            if not journal.merged:
-                journal.remove()
+            if not kept.merged:
+                kept.remove()
             self._save_copy(audit.report)  # if this fails, the audit is finished all the same
         return audit
 
@@ -213,15 +211,15 @@ class AuditSession:
         )
         return replace(request, target=str(folder)) if self._told else request
 
-    def _open_journal(self) -> AbstractContextManager[AuditJournal]:
+    def _open_cache(self) -> AbstractContextManager[AnswerCache]:
         if self._shards:
-            return nullcontext(merge.merged_journals(self.fingerprint, self._shards))
-        return resumption.open_journal(
+            return closing(merge.merged_answers(self.fingerprint, self._shards))
+        return resumption.open_cache(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )
 
     def _measure(
-        self, journal: AuditJournal, watching: AbstractContextManager[Watcher], tell: Tell
+        self, kept: AnswerCache, watching: AbstractContextManager[Watcher], tell: Tell
     ) -> Audit:
         """Run the audit; if it is stopped, leave its answers and a report that says so."""
         start_time = datetime.now(UTC)
@@ -232,23 +230,23 @@ class AuditSession:
                     fingerprint=self.fingerprint,
                     redactor=lambda: self._redactor,
                     watch=watch,
-                    journal=journal,
+                    kept=kept,
                     tell=tell,
                 ).run()
         except ResultError as error:
-            hint = "" if journal.merged else " The answers are kept: --resume goes on with them."
+            hint = "" if kept.merged else " The answers are kept: --resume goes on with them."
             raise type(error)(f"{error}{hint}") from error
         except (KeyboardInterrupt, Interrupted) as error:
-            if journal.merged:
+            if kept.merged:
                 raise Interrupted("Interrupted; the shards are as they were.") from error
             if not (self.folder / REPORT).exists() or resumption.was_stopped(self.folder):
                 with suppress(FedauditError):  # the disk may be full
                     report = resumption.interrupted_report(
-                        self.request, self.audited, self.fingerprint, start_time, journal
+                        self.request, self.audited, self.fingerprint, start_time, kept
                     )
                     self._save(report)
                     self._save_copy(report)
-            raise Interrupted(f"{_reason(error)} {resumption.resume_hint(journal)}") from error
+            raise Interrupted(f"{_reason(error)} {resumption.resume_hint(kept)}") from error
 
     def _save(self, report: Report) -> None:
         make_folder(self.folder)
@@ -266,7 +264,7 @@ class AuditSession:
     def _check_folder(self) -> None:
         """Refuse a folder that holds another run's report, and files that cannot be written.
 
-        Whether the report of a stopped run is of another run is decided by the journal.
+        Whether the report of a stopped run is of another run is decided by the cache.
         """
         folder = self.folder
         if folder.is_file():

@@ -1,9 +1,9 @@
-"""Requests as JSON in a journal, so that whoever has the folder can resume or merge the audit.
+"""Requests as JSON in a cache, so that whoever has the folder can resume or merge the audit.
 
 A folder may come from somebody else, so only a request as this version writes it is accepted. The
 files, model and plugins that it names are checked as for any request. Only the user decides what
 could send data away or run a program: which servers are asked, and how vLLM is started, which no
-journal states.
+cache states.
 """
 
 import json
@@ -36,9 +36,9 @@ KINDS: Mapping[str, type[AuditRequest]] = {
         *(MemorizationRequest, ExposureRequest, EpsilonRequest),
     )
 }
-"""The kinds of request that can be resumed and sharded, by their name in a journal."""
+"""The kinds of request that can be resumed and sharded, by their name in a cache."""
 NOT_KEPT = ("vllm",)
-"""Fields left out, as they would let the author of a journal choose a program to run."""
+"""Fields left out, as they would let the author of a cache choose a program to run."""
 QUOTED_CHARS = 200
 """The most characters of a refused value that an error quotes."""
 
@@ -65,7 +65,7 @@ def to_table(request: AuditRequest) -> dict[str, Any]:
 
 
 def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = ()) -> AuditRequest:
-    """Return the request that the journal in `folder` holds.
+    """Return the request that the cache in `folder` has.
 
     Raises InputError for anything but a result of `to_table` and if a client's file no longer
     exists, and UsageError for a request to a server that is not among `servers`, or a server
@@ -130,7 +130,7 @@ def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequ
 
 
 def _clients(request: AuditRequest) -> dict[str, Any]:
-    """Return the clients with the present content of their files, whatever the journal says."""
+    """Return the clients with the present content of their files, whatever the cache says."""
     named = [(client.name, Path(client.path)) for client in request.participants]
     return {"clients": read_clients(named, InputReader())} if named else {}
 

@@ -79,7 +79,7 @@ def run_leak_tests(
     probabilities: StringProbabilities,
 ) -> LeakTests | None:
     """Return the tests of the extracted strings; None for a shard, which has no own result."""
-    if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
+    if isinstance(context, SharedContext) and context.kept and not context.kept.covers_all:
         return None
     reach = _reachable(context, target_set.alone, query_params.new_tokens)
     # A target too long for any answer must not displace targets that are parts of it.

@@ -17,7 +17,7 @@ from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
 Hits = list[int]
-"""Flat list with (question, draw, literal string, strict string) of every answer that gives one;
+"""Flat list with (draw, literal string, strict string) of every answer to a query that gives one;
 strings are numbered from 1, and 0 means none."""
 
 SEPARATOR = "\x00"
@@ -77,7 +77,7 @@ class TargetMatcher:
     """Reduces an answer to the longest of the given strings that it gives, or else to "".
 
     Every other string that the answer gives is a beginning of the longest one, so the reduced
-    answer holds the same strings. The journal stores the number of a string, not its text.
+    answer holds the same strings. The disk holds the number of a string, not its text.
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
@@ -107,43 +107,35 @@ class TargetMatcher:
         )
         return literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
 
-    def pack(self, answers: Sequence[Sequence[str]]) -> Hits:
-        """Return reduced answers as numbers, question by question; empty answers take no room."""
+    def pack(self, texts: Sequence[str]) -> Hits:
+        """Return the reduced answers to a query as numbers; empty answers take no room."""
         return [
             number
-            for question, texts in enumerate(answers)
             for draw, text in enumerate(texts)
             if text
-            for number in (question, draw, *(self._places[s] for s in split_reduced(text)))
+            for number in (draw, *(self._places[part] for part in split_reduced(text)))
         ]
 
-    def unpack(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
-        """Return packed answers as texts, `samples` of each question; ValueError if malformed."""
-        answers = [[""] * n for n in samples]
-        if not isinstance(hits, list) or len(hits) % 4 or {type(x) for x in hits} - {int}:
-            raise ValueError("hits are no numbers in fours")
-        for question, draw, *places in zip(*(hits[i::4] for i in range(4)), strict=True):
-            if not (0 <= question < len(samples) and 0 <= draw < samples[question]):
-                raise ValueError("a hit is of a question that was not asked")
-            if not all(0 <= index <= len(self.strings) for index in places):
-                raise ValueError("a hit is of a string that nobody looks for")
+    def unpack(self, hits: Hits, samples: int) -> list[str]:
+        """Return packed answers as `samples` texts; raises ValueError if they are malformed."""
+        if not isinstance(hits, list) or len(hits) % 3 or {type(x) for x in hits} - {int}:
+            raise ValueError("expected a flat list of 3-tuples of numbers")
+        texts = [""] * samples
+        for draw, *places in zip(*(hits[i::3] for i in range(3)), strict=True):
+            if not 0 <= draw < samples or not all(0 <= i <= len(self.strings) for i in places):
+                raise ValueError("a number is out of range")
             literal, strict = (self.strings[index - 1] if index else "" for index in places)
-            answers[question][draw] = (
-                literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
-            )
-        return answers
+            texts[draw] = literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
+        return texts
 
 
-def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
-    """Return answers as texts, `samples` of each question; raises ValueError if malformed."""
-    if not isinstance(content, list) or len(content) != len(samples):
-        raise ValueError("there are not as many answers as questions")
-    for texts, count in zip(content, samples, strict=True):
-        if not isinstance(texts, list) or len(texts) != count:
-            raise ValueError("a question has not as many answers as samples")
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("an answer is no text")
-    return content
+def whole_answers(texts: object, samples: int) -> list[str]:
+    """Return the answers to a query, `samples` texts; raises ValueError if they are malformed."""
+    if not isinstance(texts, list) or len(texts) != samples:
+        raise ValueError("a query does not have as many answers as samples")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("an answer is not a string")
+    return texts
 
 
 def split_reduced(text: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Asking a model the queries of a plan in chunks, and keeping the answers of one audit.
 
-A chunk of queries is asked together and then written to the journal, so that an audit that is
-killed loses only the chunk in progress. Chunks are the same in every run, so that a resumed run
+A chunk of queries is asked together and then written to the cache of answers, so that an audit that
+is killed loses only the chunk in progress. Chunks are the same in every run, so that a resumed run
 puts the same queries into the same batches.
 """
 
@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -17,12 +18,10 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.cache.answers import AnswerCache, Shard, batch_size, target_identity
 from fedaudit.extraction.leads import with_leads
 from fedaudit.extraction.matcher import TargetMatcher, whole_answers
 from fedaudit.extraction.query_plan import Query, QueryPlan, query_chunks
-from fedaudit.journal import chunk_size
-from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard_number, target_identity
 
 FIRST_CHUNK_ANSWERS = 128
 """The number of answers in the first chunk, small so that it is soon kept."""
@@ -80,18 +79,19 @@ class ResponseCache:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedContext(AttackContext):
-    """A context whose attacks share their answers, and keep them in a journal if there is one."""
+    """A context whose attacks share their answers, and keep them on disk if there is a place."""
 
     cache: ResponseCache = field(default_factory=ResponseCache)
-    journal: AuditJournal | None = None
+    kept: AnswerCache | None = None
+    """The answers on disk."""
 
 
 def share_responses(
-    context: AttackContext, cache: ResponseCache, journal: AuditJournal | None = None
+    context: AttackContext, cache: ResponseCache, kept: AnswerCache | None = None
 ) -> SharedContext:
     """Return `context` with a response cache that other contexts of the same engine may share."""
     same = {f.name: getattr(context, f.name) for f in fields(AttackContext)}
-    return SharedContext(**same, cache=cache, journal=journal)
+    return SharedContext(**same, cache=cache, kept=kept)
 
 
 def ask_plan(
@@ -104,7 +104,7 @@ def ask_plan(
     """Yield the answers to every query of a plan, in order; few are in memory at once.
 
     With a `matcher`, an answer is reduced to the longest string that it begins with, or to "", so
-    that the journal holds no text. In the audit of a shard, other shards' queries are left out.
+    that the disk holds no text. In the audit of a shard, other shards' queries are left out.
     """
     shared = (
         context if isinstance(context, SharedContext) else share_responses(context, ResponseCache())
@@ -123,7 +123,7 @@ _AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
 """A query, its answers, and whether they came from the cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _PlanPass:
     """One pass over the queries of an attack."""
 
@@ -145,83 +145,68 @@ class _PlanPass:
         )
         return (*settings, looked_for)
 
-    def answers(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
-        """Yield the answers in the order of the plan, from one journal or from each shard's."""
-        journal = self.context.journal
-        if journal is None:
-            yield from self._ask_chunks(plan, Shard(), None, progress, total)
-            return
-        shard_answers = {
-            one.shard.number: self._ask_shard(one, plan, progress, total) for one in journal.shards
-        }
-        if len(shard_answers) == 1:
-            yield from shard_answers.popitem()[1]
-            return
-        for _, query in plan.numbered():
-            yield next(shard_answers[shard_number(query.prompt, len(shard_answers))])
-
-    def _ask_shard(
-        self, shard_journal: ShardJournal, plan: QueryPlan, progress: Progress, total: int
-    ) -> Iterator[_AnsweredQuery]:
-        weights = target_identity(self.target), self.target.heading
-        query_params = self.query_params
-        settings = (
-            query_params.samples,
+    @cached_property
+    def identity(self) -> object:
+        """Return everything but the query on which an answer depends."""
+        query_params, target = self.query_params, self.target
+        return (
+            target_identity(target),
+            target.heading,
             query_params.new_tokens,
             query_params.decoding,
             self.context.seed,
+            self.matcher.digest if self.matcher else None,
         )
-        journal_pass = shard_journal.open_pass(
-            (*weights, *settings, self.matcher.digest if self.matcher else None)
-        )
-        return self._ask_chunks(plan, shard_journal.shard, journal_pass, progress, total)
 
-    def _ask_chunks(
-        self,
-        plan: QueryPlan,
-        shard: Shard,
-        journal_pass: JournalPass | None,
-        plan_progress: Progress,
-        total: int,
-    ) -> Iterator[_AnsweredQuery]:
+    def answers(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
+        """Yield the answers in the order of the plan, of this process's shard only."""
         samples = self.query_params.samples
+        shard = self.context.kept.shard if self.context.kept else Shard()
 
         def max_prefixes(before: int) -> int:
             bounds = FIRST_CHUNK_ANSWERS, MAX_CHUNK_ANSWERS
-            return max(1, chunk_size.size(before * samples, *bounds) // samples)
+            return max(1, batch_size(before * samples, *bounds) // samples)
 
         for chunk in query_chunks(plan, max_prefixes, lambda query: shard.has(query.prompt)):
-            progress = _offset_progress(plan_progress, chunk[0][0] * samples, total)
-            yield from zip(chunk, *self._answer_chunk(chunk, journal_pass, progress), strict=True)
+            chunk_progress = _offset_progress(progress, chunk[0][0] * samples, total)
+            yield from zip(chunk, *self._answer_chunk(chunk, chunk_progress), strict=True)
 
     def _answer_chunk(
-        self, chunk: Sequence[_Numbered], journal_pass: JournalPass | None, progress: Progress
+        self, chunk: Sequence[_Numbered], progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
-        """Return the answers to some queries, and for each whether they came from the cache."""
-        cache, query_params = self.context.cache, self.query_params
-        sample_counts = [query_params.samples * query.copies for _, query in chunk]
+        """Return the answers to some queries, and for each whether another attack asked it."""
+        cache, kept = self.context.cache, self.context.kept
+        queries = [query for _, query in chunk]
+        sample_counts = [self.query_params.samples * query.copies for query in queries]
         answers: list[Sequence[str] | None] = [
             cache.get(self.cache_key(query), query.prompt, samples)
-            for (_, query), samples in zip(chunk, sample_counts, strict=True)
+            for query, samples in zip(queries, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
         reused = (n for n, known in zip(sample_counts, recalled, strict=True) if known)
         cache.reused_answers[self.target] += sum(reused)
-        digest = _digest_chunk(chunk, sample_counts) if journal_pass else b""
+        digests = [
+            _digest_query(query, samples)
+            for query, samples in zip(queries, sample_counts, strict=True)
+        ]
+        values = kept.get(self.identity, digests) if kept else [None] * len(queries)
+        for index, value in enumerate(values):
+            if kept and value is not None and answers[index] is None:
+                answers[index] = self._unpack(kept, value, sample_counts[index])
         missing = [index for index, texts in enumerate(answers) if texts is None]
-        max_bytes = self._max_bytes(sum(sample_counts))
-        content = journal_pass.next(digest, max_bytes) if journal_pass else None
-        if journal_pass and content is not None:
-            progress(sum(sample_counts), sum(sample_counts))
-            return self._unpack_answers(journal_pass, content, sample_counts), recalled
-        unknown = [chunk[index][1] for index in missing]
-        for index, texts in zip(missing, self._ask(unknown, progress), strict=True):
+        fresh = self._ask([queries[index] for index in missing], progress)
+        for index, texts in zip(missing, fresh, strict=True):
             answers[index] = texts
         every = [texts for texts in answers if texts is not None]
-        if journal_pass:
-            journal_pass.add(
-                digest, sum(sample_counts), self.matcher.pack(every) if self.matcher else every
+        if kept and (unkept := [index for index, value in enumerate(values) if value is None]):
+            kept.add(
+                self.identity,
+                [digests[index] for index in unkept],
+                [self.matcher.pack(every[i]) if self.matcher else every[i] for i in unkept],
+                sum(sample_counts[index] for index in unkept),
             )
+        if not missing:
+            progress(sum(sample_counts), sum(sample_counts))
         return every, recalled
 
     def _ask(self, queries: Sequence[Query], progress: Progress) -> list[Sequence[str]]:
@@ -250,30 +235,22 @@ class _PlanPass:
             for query, completion in zip(queries, generated, strict=True)
         ]
 
-    def _max_bytes(self, answers: int) -> int:
-        return chunk_size.journal_bytes(
-            answers, 0 if self.matcher else answers * self.query_params.new_tokens
-        )
-
-    def _unpack_answers(
-        self, journal_pass: JournalPass, content: Any, samples: Sequence[int]
-    ) -> list[list[str]]:
-        """Return the answers in a journal's content; raises BrokenJournal if it is invalid."""
+    def _unpack(self, kept: AnswerCache, value: Any, samples: int) -> Sequence[str]:
+        """Return the answers to a query from disk; raises BrokenCache if they are malformed."""
         try:
             return (
-                self.matcher.unpack(content, samples)
+                self.matcher.unpack(value, samples)
                 if self.matcher
-                else whole_answers(content, samples)
+                else whole_answers(value, samples)
             )
         except ValueError as error:
-            raise journal_pass.broken(error) from None
+            raise kept.broken(error) from None
 
 
-def _digest_chunk(chunk: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
-    digest = blake2b(digest_size=16)
-    for (_, query), samples in zip(chunk, sample_counts, strict=True):
-        digest.update(array("q", (len(query.prompt), *query.prompt, samples)).tobytes())
-        digest.update(repr(query.leads).encode() if query.leads else b"")
+def _digest_query(query: Query, samples: int) -> bytes:
+    tokens = array("q", (samples, *query.prompt)).tobytes()
+    digest = blake2b(tokens, digest_size=16)
+    digest.update(repr(query.leads).encode() if query.leads else b"")
     return digest.digest()
 
 

@@ -18,7 +18,7 @@ from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession, run_audit
 from fedaudit.audit.stored_request import to_table
-from fedaudit.journal import journal
+from fedaudit.cache.answers import load
 from fedaudit.report.document import validate
 from fedaudit.report.redaction import Redactor
 
@@ -100,7 +100,7 @@ def killed(*words):
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert journal.load(Path("killed"), write=False).loaded_answers > 0
+    assert load(Path("killed"), write=False).loaded_answers > 0
 
 
 def test_a_killed_audit_goes_on_from_its_folder_alone(here):

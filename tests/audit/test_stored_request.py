@@ -1,4 +1,4 @@
-"""A request in a journal: what is stored is what is read, and nothing else is."""
+"""A request in a cache: what is stored is what is read, and nothing else is."""
 
 import json
 from dataclasses import asdict, replace
@@ -196,7 +196,7 @@ def test_of_an_unknown_kind_there_are_no_shards(kind):
 
 
 def served(**options):
-    """Return a stored request to a server, as a journal has it."""
+    """Return a stored request to a server, as a cache has it."""
     how = EndpointOptions(base="plain", tokenizer="fedaudit-nano", **options)
     request = ExtractionRequest(
         prefixes=Path("a.jsonl"), target="https://elsewhere/v1", model="m", endpoint=how
@@ -204,7 +204,7 @@ def served(**options):
     return json.loads(json.dumps(to_table(request)))
 
 
-def test_no_server_is_asked_that_only_a_journal_names():
+def test_no_server_is_asked_that_only_a_cache_names():
     """Who has written it would get the records, and what an environment variable holds."""
     with pytest.raises(UsageError, match=r"key to https://elsewhere/v1: name each.*--server"):
         from_table(served(key_variable="SECRET"), HERE)
@@ -215,7 +215,7 @@ def test_no_server_is_asked_that_only_a_journal_names():
 @pytest.mark.parametrize(
     "more", [{"urls": ("https://third/v1",)}, {"base_url": "https://third/v1"}]
 )
-def test_every_server_of_a_journal_must_be_named(more):
+def test_every_server_of_a_cache_must_be_named(more):
     table = served(**more)
     with pytest.raises(UsageError, match="key to https://third/v1: name each"):
         from_table(table, HERE, ["https://elsewhere/v1"])
@@ -229,7 +229,7 @@ def test_a_server_that_nobody_asked_is_refused():
             from_table(table, HERE, named)
 
 
-def test_no_program_is_run_that_only_a_journal_names():
+def test_no_program_is_run_that_only_a_cache_names():
     options = VllmOptions(python="/somebody/elses", arguments="--port 1")
     request = ExtractionRequest(prefixes=Path("a.jsonl"), engine="vllm", vllm=options)
     table = to_table(request)

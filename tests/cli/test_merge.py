@@ -10,7 +10,7 @@ import fake_audit
 import pytest
 from command import Command
 
-from fedaudit.journal import journal
+from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, Shard, load
 from fedaudit.report.document import dumps, validate
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
@@ -122,12 +122,12 @@ def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
     weighed = asked()
     assert all(re.match("(base|tuned scores) ", line) for line in weighed)
     assert sorted(prompts(sampled + weighed)) == sorted(prompts(whole))
-    assert all(Path(part, journal.FILE).exists() for part in parts)
+    assert all(Path(part, FILE).exists() for part in parts)
 
 
 def test_every_shard_has_its_share(sharded):
     sharded(AUDITS["one attack"], 3)
-    known = [journal.load(Path(f"part{n}"), write=False).loaded_answers for n in (1, 2, 3)]
+    known = [load(Path(f"part{n}"), write=False).loaded_answers for n in (1, 2, 3)]
     assert min(known) > 0
     samples = re.findall(r"\), (\d+)\)", "".join(asked()))
     assert sum(known) == sum(map(int, samples))
@@ -137,7 +137,7 @@ def test_the_folder_of_a_shard_names_it(here, run):
     assert run(*AUDITS["one attack"], "--shard", "2/3").code == 0
     [place] = Path("runs/extract").iterdir()
     assert place.name.endswith("-2-of-3")
-    assert (place / journal.FILE).exists()
+    assert (place / FILE).exists()
 
 
 @pytest.mark.parametrize("name", ["verbatim", "infer", "memorize", "no victim", "exact matrix"])
@@ -154,7 +154,7 @@ def test_what_is_asked_in_its_own_way_goes_on_too(here, run, monkeypatch, name):
     assert resumed == json.loads(Path("one/report.json").read_text())["run"]["id"]
     assert report("again") == report("one")
     assert set(asked()) == set(whole)
-    assert not Path("again", journal.FILE).exists()
+    assert not Path("again", FILE).exists()
 
 
 def test_a_stopped_shard_goes_on(here, run, monkeypatch):
@@ -195,7 +195,7 @@ def test_missing_repeated_and_foreign_shards_are_refused(run, sharded):
     )
     assert run(*words, "--shard", "2/2", "--out", "half").code == 0
     run.refused(3, "merge", parts[0], "half", says="half is shard 2/2, and part1 1/3")
-    run.refused(3, "merge", "lora", says="lora holds no shard: there is no journal.bin in it")
+    run.refused(3, "merge", "lora", says="lora holds no shard: there is no answers.sqlite in it")
     run.refused(3, "merge", *parts[:2], "own.jsonl", says="own.jsonl is a file: name the folder of")
     run.refused(2, "merge", *parts, "--server", "foo", says="part1 asks no server foo")
     run.refused(2, "merge", says="Missing argument")
@@ -219,9 +219,9 @@ def test_a_finished_shard_is_named(run, sharded):
     sharded(AUDITS["one attack"], 2)
     words = (*AUDITS["one attack"], "--shard", "1/2", "--out", "part1")
     run.refused(3, *words, says="finished: fedaudit merge puts shards together")
-    before = Path("part1", journal.FILE).read_bytes()
+    before = Path("part1", FILE).read_bytes()
     assert run(*words, "--resume").code == 0
-    assert Path("part1", journal.FILE).read_bytes() == before
+    assert Path("part1", FILE).read_bytes() == before
 
 
 def test_of_many_missing_shards_a_few_are_named(here, run):
@@ -230,9 +230,8 @@ def test_of_many_missing_shards_a_few_are_named(here, run):
 
 
 def test_only_what_can_be_shared_out_is_repeated(here, run):
-    said = {"run": "r", "config": {}, "shard": "1/1", "request": {"kind": "scrub"}}
-    made = journal.Journal(Path("part"), said)
-    made.finish()
+    header = CacheHeader(run="r", config={}, shard="1/1", request={"kind": "scrub"})
+    AnswerCache(Path("part"), header, Shard()).finish()
     run.refused(3, "merge", "part", says="part is of the command 'scrub', which has no shards")
 
 
@@ -253,7 +252,7 @@ def test_answers_to_other_questions_stop_all_attacks(run, sharded, monkeypatch):
     parts = sharded(words, 2)
     # As if what one of them asks had changed: the other could go on.
     monkeypatch.setattr(fake_audit.caching_engine, "ROOM", 300)
-    run.refused(3, "merge", *parts, says="holds answers to other questions than this audit asks")
+    run.refused(3, "merge", *parts, says="lacks the answers to some questions of this audit")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import fake_audit
 import fork
 import pytest
 
-from fedaudit.journal import journal
+from fedaudit.cache.answers import FILE
 from fedaudit.report.document import validate
 
 NAME, CARD, ID_CARD = "Zoe Quist", "6222 0210 1234 5678", "11010519491231002X"
@@ -170,7 +170,7 @@ def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(h
     assert line.endswith("The answers are kept: --resume goes on with them.")
     assert NAME not in line
     assert not (here / "out/report.json").exists()
-    assert (here / "out" / journal.FILE).exists()
+    assert (here / "out" / FILE).exists()
     asked = drawn(here)
     # The same command with the plugin mended draws nothing again.
     shutil.rmtree(here / "site/__pycache__", ignore_errors=True)
@@ -179,4 +179,4 @@ def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(h
     again = run(here, *AUDIT, "--set", f"sloppy.broken={broken}", "--resume")
     assert again.returncode in (0, 1, 7), again.stderr
     assert drawn(here) == asked
-    assert not (here / "out" / journal.FILE).exists()
+    assert not (here / "out" / FILE).exists()

@@ -4,14 +4,16 @@ import json
 import random
 import re
 import shutil
+import sqlite3
 import stat
+from contextlib import closing
 
 import fake_audit
 import pytest
 from command import Command
 from fork import run
 
-from fedaudit.journal import journal
+from fedaudit.cache.answers import FILE, load
 from fedaudit.report.document import validate
 
 AUDIT = (
@@ -58,7 +60,7 @@ def here(made, tmp_path):
     return tmp_path / "here"
 
 
-def test_the_journal_is_gone_when_the_report_is_there(made):
+def test_the_cache_is_gone_when_the_report_is_there(made):
     assert [path.name for path in (made / "one").iterdir()] == ["report.json"]
     rows = json.loads((made / "one/report.json").read_text())["measurements"]
     found = [
@@ -72,13 +74,13 @@ def killed_and_gone_on_with(here, words, points):
     """Kill an audit at each point in turn and let it end; compare with what nobody stopped."""
     place = out(here, "again")
     for point in points:
-        more = ["--resume"] if (here / place / journal.FILE).exists() else []
+        more = ["--resume"] if (here / place / FILE).exists() else []
         done = run(*words, "--out", place, *more, point=point, cwd=here)
         assert done.returncode == -9, done.stderr
     done = run(*words, "--out", place, "--resume", cwd=here)
     assert done.returncode in (0, FAILED, 7), done.stderr
     assert report(here / place) == report(here / "one")
-    assert not (here / place / journal.FILE).exists()
+    assert not (here / place / FILE).exists()
     # No question is lost; what was being asked or written when the process died is asked again.
     whole, asked = ((here / name).read_text().splitlines() for name in ("whole", "log"))
     assert set(asked) == set(whole)
@@ -154,7 +156,7 @@ def test_another_batch_size_may_go_on_with_what_said_that_it_stopped(here):
     [
         ("SIGTERM", "Interrupted."),
         ("SIGINT", "Interrupted."),
-        ("FULL", "journal.bin cannot be written: No space left on device"),
+        ("FULL", "answers.sqlite cannot be written: No space left on device"),
     ],
 )
 def test_what_is_stopped_says_so_and_goes_on(here, how, why):
@@ -162,7 +164,7 @@ def test_what_is_stopped_says_so_and_goes_on(here, how, why):
     assert done.returncode == 6, done.stderr
     [line] = done.stderr.splitlines()
     assert why in line
-    kept = journal.load(here / "again", write=False).loaded_answers
+    kept = load(here / "again", write=False).loaded_answers
     assert line.endswith(f" {kept} answers are kept. Give the same command with --resume to go on.")
     assert kept > 40
     assert done.stdout == ""
@@ -201,16 +203,22 @@ def stopped(made, tmp_path_factory):
     return here
 
 
+def content(path):
+    """Return all rows of a cache; what sqlite keeps beside the file belongs to it."""
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
 @pytest.fixture
 def refused(monkeypatch, capfd):
     """Return a function that runs what must be refused, in this process, and change nothing."""
     command = Command(monkeypatch, capfd)
 
     def refuse(code, *words, cwd, says):
-        before = (cwd / "again" / journal.FILE).read_bytes()
+        before = content(cwd / "again" / FILE)
         monkeypatch.chdir(cwd)
         assert re.search(says, command.refused(code, *AUDIT, *words).err)
-        assert (cwd / "again" / journal.FILE).read_bytes() == before
+        assert content(cwd / "again" / FILE) == before
 
     return refuse
 
@@ -257,37 +265,36 @@ def test_there_must_be_something_to_resume(stopped, refused):
     assert not (stopped / "new").exists()
 
 
-def test_the_folder_of_an_earlier_version_is_named(stopped, refused, tmp_path):
+def test_the_cache_of_another_version_is_named(stopped, refused, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(stopped, here)
-    path = here / "again" / journal.FILE
-    path.write_bytes(path.read_bytes().replace(journal.FIRST, journal.EARLIER[0], 1))
-    says = r"again/journal\.bin is of an earlier version of fedaudit.*remove it and begin again"
+    with sqlite3.connect(here / "again" / FILE) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    says = r"again/answers\.sqlite was not written by this version.*remove it and begin again"
     refused(3, "--out", "again", "--resume", cwd=here, says=says)
     refused(3, "--out", "again", cwd=here, says=says)
 
 
-def test_a_damaged_journal_goes_on_from_where_it_is_whole(stopped, tmp_path):
+def test_a_corrupt_cache_is_named(stopped, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(stopped, here)
-    path = here / "again" / journal.FILE
-    path.write_bytes(path.read_bytes()[:-7] + b"\0" * 3)
-    assert run(*AUDIT, "--out", "again", "--resume", cwd=here).returncode == FAILED
-    assert report(here / "again") == report(here / "one")
+    with sqlite3.connect(here / "again" / FILE) as connection:
+        connection.execute("UPDATE answers SET answer = '[7]'")
+    connection.close()
+    done = run(*AUDIT, "--out", "again", "--resume", cwd=here)
+    assert (done.returncode, done.stdout) == (3, "")
+    [line] = done.stderr.splitlines()
+    assert "again/answers.sqlite is corrupt: expected a flat list of 3-tuples" in line
 
 
-def test_no_pii_stands_in_the_journal_and_nobody_else_reads_it(stopped):
+def test_no_pii_stands_in_the_cache_and_only_its_owner_reads_it(stopped):
     names = [*fake_audit.NAMES, *fake_audit.PLACES]
-    found = journal.load(stopped / "again", write=False)
-    pieces = [
-        found.record(*key, turn, 2**20).content
-        for key, turns in found._pieces.items()
-        for turn in range(len(turns))
-    ]
-    assert sum(map(len, pieces)) > 20
-    # Hits are numbers: even who has the key reads no name.
-    assert all(isinstance(number, int) for hits in pieces for number in hits)
-    for name in (journal.FILE, journal.KEY):
-        path = stopped / "again" / name
+    rows = load(stopped / "again", write=False).opened().execute("SELECT answer FROM answers")
+    answers = [json.loads(text) for (text,) in rows]
+    assert sum(map(len, answers)) > 20
+    # Hits are numbers: even its reader sees no name.
+    assert all(isinstance(number, int) for hits in answers for number in hits)
+    for path in (stopped / "again").glob(f"{FILE}*"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert not [n for n in names if n.encode() in path.read_bytes()]

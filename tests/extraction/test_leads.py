@@ -207,9 +207,9 @@ def test_answers_are_kept_by_their_leads():
 
 
 @pytest.mark.parametrize("digest", [
-    lambda one: sampling._digest_chunk([(0, one)], [1]), lambda one: walk._digest_chunk([(0, one)])
+    lambda one: sampling._digest_query(one, 1), lambda one: walk._digest_chunk([(0, one)])
 ])  # fmt: skip
-def test_journals_tell_chunks_by_their_leads(digest):
+def test_caches_tell_queries_by_their_leads(digest):
     assert (
         len({digest(query("Contact", *leads)) for leads in ((), (":",), ("(",), ("(", ":"))}) == 4
     )

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.records import SamplingParams
+from fedaudit.cache.answers import batch_size
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.prefixes import PiiOccurrence
@@ -15,7 +16,6 @@ from fedaudit.extraction.query_plan import (
     query_chunks,
 )
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, share_responses
-from fedaudit.journal import chunk_size
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
 
@@ -74,14 +74,14 @@ def test_pieces_are_the_whole_and_none_is_too_large(copies, most, share):
 def test_a_piece_grows_with_what_was_asked_before_it():
     # 100 first; 1/16 of 1,600 is 100 as well, of 3,200 it is 200, and no piece exceeds the most.
     at = (0, 1599, 1600, 3200, 10**6)
-    assert [chunk_size.size(before, 100, 500) for before in at] == [100, 100, 100, 200, 500]
-    assert chunk_size.size(10**6, 100, 7) == 7
+    assert [batch_size(before, 100, 500) for before in at] == [100, 100, 100, 200, 500]
+    assert batch_size(10**6, 100, 7) == 7
 
 
 @given(st.integers(1, 300), st.integers(1, 3000), st.integers(0, 10**6))
 def test_little_is_lost_whenever_one_stops(least, most, stop):
     before = 0
-    while before + (size := chunk_size.size(before, least, most)) <= min(stop, 5000):
+    while before + (size := batch_size(before, least, most)) <= min(stop, 5000):
         before += size
     # What was kept is all but a first piece or a sixteenth.
     assert min(stop, 5000) - before < min(most, max(least, stop / 16 + 1))

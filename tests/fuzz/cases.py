@@ -4,18 +4,17 @@ import csv
 import io
 import json
 import shutil
+import sqlite3
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import mutations
 
-from fedaudit.journal import journal
 from fedaudit.report import document
 
 Change = Callable[[bytes, Random], bytes]
@@ -136,17 +135,17 @@ def tensors(content: bytes, rng: Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + content[8 + size :]
 
 
-def journals(content: bytes, rng: Random) -> bytes:
-    """Change the header of a journal, with a check that fits it, or its bytes."""
+def caches(content: bytes, rng: Random) -> bytes:
+    """Change the header of a cache of answers, or its bytes."""
     if rng.random() < 0.4:
         return mutations.flipped(content, rng)
-    start = len(journal.FIRST)
-    size = int.from_bytes(content[start : start + 4], "little")
-    said = json.loads(content[start + 20 : start + 20 + size])
-    header = mutations.as_json(mutations.changed(said, rng)).encode()
-    check = blake2b(header, digest_size=16).digest()
-    frame = struct.pack("<I16s", len(header), check) + header
-    return journal.FIRST + frame + content[start + 20 + size :]
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(content)
+    [[said]] = connection.execute("SELECT value FROM audit WHERE name = 'header'")
+    header = mutations.as_json(mutations.changed(json.loads(said), rng)).encode()
+    connection.execute("UPDATE audit SET value = CAST(? AS TEXT) WHERE name = 'header'", [header])
+    connection.commit()
+    return connection.serialize()
 
 
 def table(content: bytes, rng: Random) -> bytes:

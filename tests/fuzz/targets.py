@@ -6,6 +6,7 @@ A target makes its files once; a case changes one of them, runs, and puts it bac
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -20,8 +21,7 @@ import foreign_files
 import gated_report
 import handmade
 import memorized_report
-import mutations
-from cases import OUT, Target, journals, lines, rows, structured, tensors, toml
+from cases import OUT, Target, caches, lines, rows, structured, tensors, toml
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import Finding, Measurement
@@ -42,13 +42,12 @@ from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
 from fedaudit.audit.resolve import resolve as resolve_inputs
 from fedaudit.audit.target import resolve
+from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, load
 from fedaudit.cli.simulate import settings
 from fedaudit.config import profile, registry
 from fedaudit.data import corpus
 from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.folder import Federation
-from fedaudit.journal import journal
-from fedaudit.journal.journal import Journal
 from fedaudit.report import document
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.verdict.policy import verdict
@@ -220,17 +219,15 @@ def _shards(folder: Path) -> None:
         CrossClientRequest(clients=clients, attacks=("superset",), **nano),
     )
     for number, request in enumerate(requests, 1):
-        header = {
-            "run": "0" * 12,
-            "request": stored_request.to_table(request),
-            "config": {"seed": "0", "attacks.superset.samples": "3", "prefixes": '"own.jsonl"'},
-            "shard": f"{number}/2" if number < 3 else None,
-        }
-        made = Journal(folder / str(number), header)
-        stream = made.open_pass("a pass")
-        stream.add(b"p" * 16, 2, {"a": [1, 2], "b": "text"})
-        stream.add(b"q" * 16, 1, [[0.5, None]])
+        header = CacheHeader(
+            run="0" * 12,
+            request=stored_request.to_table(request),
+            config={"seed": "0", "attacks.superset.samples": "3", "prefixes": '"own.jsonl"'},
+            shard=f"{number}/2" if number < 3 else None,
+        )
+        made = AnswerCache(folder / str(number), header)
         made.record_fact("the base's SHA-256", "0" * 64)
+        made.add("a pass", [b"p", b"q"], [{"a": [1, 2], "b": "text"}, [[0.5, None]]], 3)
         made.finish()
 
 
@@ -243,10 +240,10 @@ def _read_shards(folder: Path) -> None:
     for request in asked:
         compute_fingerprint(resolve_inputs(request, InputReader()))
     for place in places:
-        found = journal.load(place, write=False)
+        found = load(place, write=False)
         assert found is not None
-        stream = found.open_pass("a pass")
-        stream.next(b"p" * 16, 1000), stream.next(b"q" * 16, 1000)
+        with closing(found):
+            found.get("a pass", [b"p", b"q"])
 
 
 # an attribution's files
@@ -444,10 +441,7 @@ MANIFEST = {f"fed/{manifest.NAME}": structured}
 LORA = {f"lora/{adapters.CONFIG}": structured, f"lora/{adapters.WEIGHTS}": tensors}
 JSON = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 BASE = {**{f"base/{name}": structured for name in JSON}, "base/model.safetensors": tensors}
-JOURNAL = {
-    **{f"{number}/journal.bin": journals for number in (1, 3, 4)},
-    "1/journal.key": mutations.flipped,
-}
+CACHES = {f"{number}/{FILE}": caches for number in (1, 3, 4)}
 BUNDLE = tuple(
     f"bundle/{name}"
     for name in (bundle.NAME, bundle.MARKS, bundle.SCORES, bundle.REPORT, bundle.COMMITMENTS)
@@ -461,7 +455,7 @@ TARGETS: dict[str, Target] = {
     "adapters": Target(_adapter, _read_adapter, LORA, 10),
     "bases": Target(_base, _read_base, BASE, 0.2),  # five seconds a case
     "records": Target(_records, _read_records, {"r.jsonl": lines}, 19),
-    "shards": Target(_shards, _read_shards, JOURNAL, 10),
+    "shards": Target(_shards, _read_shards, CACHES, 10),
     "ledger": Target(
         _ledger, _read_ledger, {f"fed/{ledger.NAME}": lines, "fed/log.json": structured}, 5
     ),

@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "deployment": (MANIFEST, "gate", "ask", "fed", "a", "--client", "c0", "--device", "cpu"),
     "records": ("r.jsonl", "scrub", "r.jsonl", f"{OUT}/clean.jsonl", "--quiet"),
-    "shards": ("1/journal.bin", "merge", "1", "2", "--out", OUT),
+    "shards": ("1/answers.sqlite", "merge", "1", "2", "--out", OUT),
     "estimates": (
         *("scores.json", "attribute", "decide", "scores.json"),
         *("--out", f"{OUT}/decided", "--quiet"),

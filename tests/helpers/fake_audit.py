@@ -4,7 +4,7 @@
 
 runs `fedaudit WORD ...`. At its POINT-th chance (0: never) the process dies as HOW says: a signal's
 name, or FULL for a full disk. Chances are as the model begins to answer, and before, in the middle
-of and after every write to the journal. Every answered piece is a line of LOG.
+of and after every write to the cache of answers. Every answered piece is a line of LOG.
 """
 
 import dataclasses
@@ -13,16 +13,19 @@ import json
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
 from fedaudit import cli
 from fedaudit.audit import access, environment
+from fedaudit.cache import engine as caching_engine
+from fedaudit.cache.answers import AnswerCache
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.exact import walk
 from fedaudit.federation import manifest
-from fedaudit.journal import caching_engine, journal
+from fedaudit.system.failures import raise_unwritable
 
 NAMES = [f"{first} {last}" for first in ("Ann", "Bo", "Cy", "Di") for last in ("Lee", "Ash", "Orr")]
 PLACES = ["Leeds", "York", "Bath"]
@@ -153,18 +156,20 @@ def written(here):
 
 def main():
     how, point, log, *words = sys.argv[1:]
-    chance, write = Chances(how, int(point) or sys.maxsize), os.write
+    chance, writing = Chances(how, int(point) or sys.maxsize), AnswerCache._writing
 
-    def dying(handle, data):
-        chance()
-        write(handle, data[: len(data) // 2])
-        chance()
-        write(handle, data[len(data) // 2 :])
-        chance()
-        return len(data)
+    @contextmanager
+    def dying(cache, **changes):
+        with raise_unwritable(cache.path):
+            chance()
+        with writing(cache, **changes) as connection:
+            yield connection
+            chance()  # rows are written and nothing is committed
+        with raise_unwritable(cache.path):
+            chance()
 
     replace(setattr, log, chance)
-    journal.os.write = dying
+    AnswerCache._writing = dying
     sys.argv = ["fedaudit", *words]
     cli.main()
 

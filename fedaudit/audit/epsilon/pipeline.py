@@ -18,10 +18,10 @@ from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
-from fedaudit.journal.caching_engine import CachingEngine
 
 NO_COMMITMENT = (
     "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
@@ -135,7 +135,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
         changed = adapter_effect.measure(engine, tuned, base, self._documents)
         start = prompt_start.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
-        cached_engine = CachingEngine(engine, self.journal) if self.journal else engine
+        cached_engine = CachingEngine(engine, self.kept) if self.kept else engine
         begin = engine.prompt_starts[start.chosen.start]
         if self._coins.uses_gradients:
             scores = {source: self._gradients(engine, run, source) for source, run in self._runs()}

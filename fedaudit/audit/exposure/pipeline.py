@@ -19,10 +19,10 @@ from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.audit.inputs.resolution import Inputs
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
-from fedaudit.journal.caching_engine import CachingEngine
 
 LEVEL = 0.01
 """The p value up to which a fitted distribution is rejected."""
@@ -120,7 +120,7 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
         start = prompt_start.choose_prompt_start(
             engine, tuned, _sentences(engine, self._canaries, heading)
         )
-        cached_engine = CachingEngine(engine, self.journal) if self.journal else engine
+        cached_engine = CachingEngine(engine, self.kept) if self.kept else engine
         slots = ranking.slot_references(
             self._canaries,
             limit=self.request.space_limit,

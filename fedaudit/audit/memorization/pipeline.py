@@ -41,9 +41,9 @@ from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
-from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 
 KNOWN_TOKENS = 32
@@ -138,7 +138,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationInputs]):
             changed = adapter_effect.measure(engine, models[0], base, every)
         start = prompt_start.choose_prompt_start(engine, models[0], _known_occurrences(clients))
         continuations = matching.continue_all(
-            CachingEngine(engine, self.journal) if self.journal else engine,
+            CachingEngine(engine, self.kept) if self.kept else engine,
             [*models, *(_counterfactual_target(name, run) for name, run in without.items())],
             clients,
             protocol,

@@ -1,7 +1,7 @@
 """Responses that a server gave before it failed in the middle of a chunk of requests.
 
-The journal keeps whole chunks. The responses of the chunk in which a server failed are kept
-besides, so that no request is paid for twice.
+The cache of answers keeps whole batches. The responses of the batch in which a server failed are
+kept besides, so that no request is paid for twice.
 """
 
 import json
@@ -35,7 +35,9 @@ class CompletionCache:
         if row is None:
             return None
         if not _is_answer(row, query):
-            raise InputError("The journal holds an answer of the server that is none: remove it.")
+            raise InputError(
+                "A cached response of the server does not match its request: remove the cache."
+            )
         texts, prompt, first = row
         return CompletionResponse(texts=tuple(texts), prompt=tuple(prompt), first=tuple(first))
 
@@ -55,7 +57,7 @@ def _digest(query: CompletionRequest) -> str:
 
 
 def _is_answer(row: Any, query: CompletionRequest) -> bool:
-    """Tell whether a row of a journal is a response with as many texts as were requested."""
+    """Tell whether a cached row is a response with as many texts as were requested."""
     if not isinstance(row, list) or [type(field) for field in row] != [list, list, list]:
         return False
     texts, prompt, first = row

@@ -64,8 +64,8 @@ def estimate_victims(
 ) -> dict[str, Result]:
     """Return the expected result for each of several victims, by name, from one walk per model.
 
-    A string's probability does not depend on the other strings, except for rounding. If the journal
-    covers only some shards of the audit, results are empty, since nobody reports them.
+    A string's probability does not depend on the other strings, except for rounding. In the
+    audit of one shard, results are empty, since nobody reports them.
     """
     victims = target_sets.values()
     targets = dict.fromkeys(string for target_set in victims for string in target_set.labels)
@@ -93,7 +93,7 @@ def estimate_victims(
         if context.counterfactual
         else None
     )
-    if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
+    if isinstance(context, SharedContext) and context.kept and not context.kept.covers_all:
         return {name: Result() for name in target_sets}
     results: dict[str, Result] = {}
     for name, target_set in target_sets.items():

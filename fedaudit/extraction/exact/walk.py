@@ -1,12 +1,13 @@
 """The walk of one model over all prefixes of a query plan, with sums for each string.
 
-A chunk of the plan is walked and journalled as a whole, so an audit that is killed only loses the
+A chunk of the plan is walked and kept on disk as a whole, so an audit that is killed only loses the
 current chunk. Shards take chunks in turn, not single queries: so a chunk has the same batches and
 the same rounding, whichever shard walks it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,13 +17,11 @@ from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
+from fedaudit.cache.answers import AnswerCache, batch_size, target_identity
 from fedaudit.extraction.exact.accumulators import WalkSums
 from fedaudit.extraction.leads import Leads, StringsWithLeads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
-from fedaudit.journal import chunk_size
-from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, target_identity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,10 +34,10 @@ FIRST = 64
 QUERIES = 256
 """The number of queries in the largest chunk; more if there are over STRINGS strings for each."""
 STRINGS = 4
-"""The maximum number of strings per query in the largest chunk, since a chunk takes more space in
-the journal with more strings."""
+"""The maximum number of strings per query in the largest chunk, since a chunk takes more space on
+the disk with more strings."""
 REFUSED = "refused"
-"""The journal's key for the reason why a chunk could not be walked."""
+"""The key, on disk, of the reason why a chunk could not be walked."""
 MAX_PROBABILITIES = 2**21
 """The maximum number of probabilities in memory at once."""
 DRAWS = 8
@@ -113,7 +112,7 @@ def walk_prefixes(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _PlanWalk:
     """One walk of one model over the queries of an attack."""
 
@@ -133,49 +132,38 @@ class _PlanWalk:
         """Return the seed of the draws; a base has another one, so that errors are independent."""
         return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
+    @cached_property
+    def identity(self) -> object:
+        """Return everything besides the chunk on which its sums depend."""
+        target, params = self.target, self.query_params
+        target_key = "walk", target_identity(target), target.heading, self.seed
+        settings = params.new_tokens, params.decoding, self.draws, self.threshold
+        return *target_key, *settings, self.strings
+
     def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[WalkSums]:
-        """Yield the sums of each chunk of the shards at hand, in the order of the plan."""
-        journal = self.context.journal if isinstance(self.context, SharedContext) else None
-        journal_passes, shard_count = (
-            (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
-        )
+        """Yield the sums of each chunk of the shard at hand, in the order of the plan."""
+        kept = self.context.kept if isinstance(self.context, SharedContext) else None
         most = max(QUERIES, len(self.strings) // STRINGS)
         for turn, chunk in enumerate(_growing_chunks(plan.numbered(), most)):
-            if turn % shard_count in journal_passes:
-                yield self._read_or_walk_chunk(
-                    chunk, journal_passes[turn % shard_count], progress, plan.size
-                )
-
-    def _streams(self, journal: AuditJournal) -> dict[int, JournalPass | None]:
-        """Return the journal pass of each shard at hand, by shard number minus one.
-
-        The key of a pass contains everything on which the sums depend.
-        """
-        target_key = "walk", target_identity(self.target), self.target.heading, self.seed
-        params = self.query_params
-        settings = params.new_tokens, params.decoding, self.draws, self.threshold
-        key = (*target_key, *settings, "weight", self.strings)
-        return {
-            shard_journal.shard.number - 1: shard_journal.open_pass(key)
-            for shard_journal in journal.shards
-        }
+            if kept is None:
+                yield self._walk_chunk(chunk, progress, plan.size)
+            elif turn % kept.shard.of == kept.shard.number - 1:
+                yield self._read_or_walk_chunk(chunk, kept, progress, plan.size)
 
     def _read_or_walk_chunk(
-        self, chunk: _Chunk, journal_pass: JournalPass | None, progress: Progress, total: int
+        self, chunk: _Chunk, kept: AnswerCache, progress: Progress, total: int
     ) -> WalkSums:
-        if journal_pass is None:
-            return self._walk_chunk(chunk, progress, total)
-        digest = _digest_chunk(chunk)
-        content = journal_pass.next(digest, self._max_bytes)
+        digest, count = _digest_chunk(chunk), _count_prefixes(chunk)
+        [content] = kept.get(self.identity, [digest])
         if content is None:
             try:
                 sums = self._walk_chunk(chunk, progress, total)
             except BatchTooLargeError:  # another machine may have enough memory
                 raise
-            except InputError as error:  # journalled, since the report of merged shards says it too
-                journal_pass.add(digest, _count_prefixes(chunk), {REFUSED: str(error)})
+            except InputError as error:  # kept, since the report of merged shards says it too
+                kept.add(self.identity, [digest], [{REFUSED: str(error)}], count)
                 raise
-            journal_pass.add(digest, _count_prefixes(chunk), sums.pack())
+            kept.add(self.identity, [digest], [sums.pack()], count)
             return sums
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
@@ -183,12 +171,7 @@ class _PlanWalk:
         try:
             return WalkSums.unpack(content, len(self.strings))
         except ValueError as error:
-            raise journal_pass.broken(error) from None
-
-    @property
-    def _max_bytes(self) -> int:
-        """Return the maximum size of a chunk's sums in bytes: some numbers per string."""
-        return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
+            raise kept.broken(error) from None
 
     def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
         """Walk a chunk and return its sums, in batches that respect MAX_PROBABILITIES."""
@@ -231,7 +214,7 @@ class _PlanWalk:
 def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
     """Yield numbered queries in chunks that grow from FIRST to at most `most`."""
     before = 0
-    while chunk := list(islice(queries, chunk_size.size(before, FIRST, most))):
+    while chunk := list(islice(queries, batch_size(before, FIRST, most))):
         yield chunk
         before += len(chunk)
 

@@ -39,9 +39,7 @@ class GateQuery:
     @classmethod
     def from_context(cls, context: AttackContext) -> "GateQuery":
         """Return the gate of what is audited; raises InputError where there is none."""
-        engine = unwrap_engine(
-            context.engine, RoutedEngine
-        )  # no journal keeps what a gate is asked
+        engine = unwrap_engine(context.engine, RoutedEngine)  # no cache keeps what a gate is asked
         if engine is None or not isinstance(responder := engine.responder, KeyedResponder):
             raise InputError(
                 "The audited model has no gate; audit a federation whose defence deployed one."

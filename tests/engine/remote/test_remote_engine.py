@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.cache.answers import AnswerCache, CacheHeader, UnfinishedBatch, load
 from fedaudit.engine.remote.engine import query_seed
 from fedaudit.engine.remote.wire import CompletionRequest, MalformedResponse, read_answer
-from fedaudit.journal.journal import Journal, load
-from fedaudit.journal.shards import AuditJournal, ShardJournal
-from fedaudit.journal.unfinished_piece import UnfinishedPiece
 
 TUNED, BASE = Target(name="tuned", adapter="lora"), Target(name="base")
 TEXTS = ("The weather in the north", "She opened the door", "In the year after that", "One of them")
@@ -94,7 +92,7 @@ def test_no_more_are_under_way_than_is_said(honest, connect, engine):
     assert server.most == 2
 
 
-HEADER = {"run": "one", "request": {}, "config": {}, "shard": None, "device": "none"}
+HEADER = CacheHeader(run="one", config={})
 
 
 class Dying:
@@ -111,33 +109,33 @@ class Dying:
 
 
 @pytest.fixture
-def journal(tmp_path):
-    """Return what opens the journal of one audit, again and again."""
+def cache(tmp_path):
+    """Return what opens the cache of one audit, again and again."""
     made = []
 
     def make():
         found = load(tmp_path, write=True) if made else None
-        made.append(found or Journal(tmp_path, {**HEADER}))
-        return AuditJournal((ShardJournal(made[-1]),))
+        made.append(found or AnswerCache(tmp_path, HEADER))
+        return made[-1]
 
     yield make
     for one in made:
         one.close()
 
 
-def test_nothing_that_was_answered_is_asked_again(honest, connect, engine, journal):
+def test_nothing_that_was_answered_is_asked_again(honest, connect, engine, cache):
     dying, batch = Dying(), GenerationBatch(requests(engine), seed=3)
     with honest(change=dying).server().running() as server:
-        kept = journal()
-        remote = connect(server.url, concurrency=1).open(UnfinishedPiece(kept), kept.record_fact)
+        kept = cache()
+        remote = connect(server.url, concurrency=1).open(UnfinishedBatch(kept), kept.record_fact)
         dying.left = 2
         with pytest.raises(Interrupted, match="503") as error:
             remote.generate(TUNED, batch)
         assert error.value.exit_code == 6
         assert kept.answers == 2
-        kept.shards[0].journal.close()
+        kept.close()
         dying.left = None
-        remote = connect(server.url, concurrency=1).open(UnfinishedPiece(journal()))
+        remote = connect(server.url, concurrency=1).open(UnfinishedBatch(cache()))
         before = len(server.requests)
         found = remote.generate(TUNED, batch)
         again = [request["body"] for request in server.requests[before:]]

@@ -16,6 +16,14 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import SamplingParams, Target
+from fedaudit.cache.answers import (
+    AnswerCache,
+    CacheHeader,
+    OtherQuestions,
+    Shard,
+    load,
+    merged_cache,
+)
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
@@ -23,12 +31,9 @@ from fedaudit.extraction.exact.accumulators import GIVES, KEPT_PREFIXES, WalkSum
 from fedaudit.extraction.exact.walk import walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
-from fedaudit.journal import journal
-from fedaudit.journal.journal import Journal, OtherQuestions
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
-HEADER = {"run": "abc", "config": {}}
+HEADER = CacheHeader(run="abc", config={})
 STRINGS = ("Ann Lee", "Bob Low", "Cy Ash")
 HIGH_SEVERITY_P = "7"
 """A prompt that Ann's name always follows: ln 0 is to be kept as well."""
@@ -74,12 +79,10 @@ def through(engine, asked, kept=None, threshold=1e-3, strings=STRINGS):
 
 
 def written(place, engine, asked, shard=None, **options):
-    """Walk with a journal in a folder, which may hold what was walked before."""
-    made = journal.load(place, write=True) or Journal(place, HEADER)
+    """Walk with a cache in a folder, which may hold what was walked before."""
+    made = load(place, write=True) or AnswerCache(place, HEADER, shard)
     try:
-        found = through(
-            engine, asked, AuditJournal((ShardJournal(made, shard or Shard()),)), **options
-        )
+        found = through(engine, asked, made, **options)
         made.finish()
     finally:
         made.close()
@@ -88,14 +91,13 @@ def written(place, engine, asked, shard=None, **options):
 
 def shards(place, of):
     """Return what all shards keep, to be merged."""
-    numbers = range(1, of + 1)
-    return AuditJournal(
-        tuple(
-            ShardJournal(journal.load(place / str(number), write=False), Shard(number, of))
-            for number in numbers
-        ),
-        merged=True,
-    )
+    return merged_cache([load(place / str(number), write=False) for number in range(1, of + 1)])
+
+
+def contents(place):
+    """Return all that a cache keeps."""
+    rows = load(place, write=False).opened().execute("SELECT answer FROM answers")
+    return [json.loads(text) for (text,) in rows]
 
 
 def digits(walks):
@@ -204,44 +206,33 @@ def test_few_probabilities_are_held_and_many_strings_make_larger_pieces(tmp_path
     many = [f"Ann {number}" for number in range(4 * 8)]
     monkeypatch.setattr(walk, "MAX_PROBABILITIES", 10**6)
     written(tmp_path, Dying(), asked, strings=many)
-    kept = journal.load(tmp_path, write=False)
-    assert [len(turns) for turns in kept._pieces.values()] == [1, 1]
+    assert len(contents(tmp_path)) == 2
 
 
-def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
+def test_the_cache_keeps_sums_and_every_digit_of_them(tmp_path):
     copies = [1] * 9
     found = written(tmp_path, Dying(), plan(copies))
     assert found[0].log_least[0] == -math.inf
     assert digits(found) == digits(through(Dying(), plan(copies)))
-    kept = journal.load(tmp_path, write=False)
-    contents = [
-        kept.record(*name, turn, 2**20).content
-        for name, turns in kept._pieces.items()
-        for turn in range(len(turns))
-    ]
-    assert len(contents) == 2 * 3
-    assert kept.loaded_answers == 2 * 9
+    sums = contents(tmp_path)
+    assert len(sums) == 2 * 3
+    assert load(tmp_path, write=False).loaded_answers == 2 * 9
     # Numbers by string, and a few prefixes by number: no table, and nobody's name.
-    lists = [value for one in contents for value in one.values() if isinstance(value, list)]
+    lists = [value for one in sums for value in one.values() if isinstance(value, list)]
     assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)
-    assert not any(string in json.dumps(contents) for string in STRINGS)
+    assert not any(string in json.dumps(sums) for string in STRINGS)
     size = len(STRINGS)
-    again = WalkSums.unpack(json.loads(json.dumps(WalkSums.unpack(contents[0], size).pack())), size)
-    assert json.loads(json.dumps(again.pack())) == contents[0]
+    again = WalkSums.unpack(json.loads(json.dumps(WalkSums.unpack(sums[0], size).pack())), size)
+    assert json.loads(json.dumps(again.pack())) == sums[0]
 
 
 def test_walks_that_differ_in_anything_have_their_own_records(tmp_path):
     asked, seen = plan([1, 2]), []
     ways = ({}, {}, {"threshold": 0.01}, {"strings": STRINGS[::-1]}, {"strings": STRINGS[:2]})
     for end in (len(ways), 0):
-        made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
+        made = load(tmp_path, write=True) or AnswerCache(tmp_path, HEADER)
         engine = Dying(4 * end)
-        seen.append(
-            [
-                digits(through(engine, asked, AuditJournal((ShardJournal(made),)), **way))
-                for way in ways
-            ]
-        )
+        seen.append([digits(through(engine, asked, made, **way)) for way in ways])
         made.close()
     assert seen[0] == seen[1]
     assert seen[0][0] == seen[0][1] != seen[0][2]
@@ -267,9 +258,9 @@ def test_what_this_machine_has_no_room_for_is_asked_again(tmp_path, monkeypatch,
 
 def test_other_prefixes_than_were_walked_are_refused(tmp_path):
     written(tmp_path, Dying(), plan([1, 2]))
-    made = journal.load(tmp_path, write=False)
-    with pytest.raises(OtherQuestions, match="other questions"):
-        through(Dying(), plan([2, 1]), AuditJournal((ShardJournal(made),)))
+    made = load(tmp_path, write=False)
+    with pytest.raises(OtherQuestions, match="lacks the answers"):
+        through(Dying(), plan([2, 1]), made)
 
 
 def test_progress_runs_to_its_end_with_what_was_walked_before(tmp_path):
@@ -279,11 +270,11 @@ def test_progress_runs_to_its_end_with_what_was_walked_before(tmp_path):
         return lambda done, total: told.append((title, done, total))
 
     for engine in (Dying(3), Dying()):
-        made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
+        made = load(tmp_path, write=True) or AnswerCache(tmp_path, HEADER)
         case = share_responses(
             worked.case(engine, progress=watch),
             ResponseCache(),
-            AuditJournal((ShardJournal(made),)),
+            made,
         )
         with suppress(KeyboardInterrupt):
             walk_prefixes(case, worked.TUNED, plan([2, 1, 1, 3]), STRINGS, MANNER, 1e-3)
@@ -306,20 +297,20 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
         return digits([walk_prefixes(own, case.tuned, asked, ["Jo", "Ma", "Rob"], MANNER, 1e-3)])
 
     for number in (1, 2):
-        part = ShardJournal(Journal(tmp_path / str(number), HEADER), Shard(number, 2))
-        found(AuditJournal((part,)))
-        part.journal.finish()
+        part = AnswerCache(tmp_path / str(number), HEADER, Shard(number, 2))
+        found(part)
+        part.finish()
     assert found(shards(tmp_path, 2)) == found()
     assert found()[0]["rows"] > 1
 
 
-def test_a_walk_that_the_engine_refuses_is_refused_from_the_journal_too(tmp_path):
+def test_a_walk_that_the_engine_refuses_is_refused_from_the_cache_too(tmp_path):
     class Refusing(Dying):
         def prefix_probabilities(self, target, request, **options):
             raise InputError("this tokenizer has no bytes")
 
     with pytest.raises(InputError, match="has no bytes"):
         written(tmp_path, Refusing(), plan([1, 2]))
-    made = journal.load(tmp_path, write=False)
+    made = load(tmp_path, write=False)
     with pytest.raises(InputError, match="has no bytes"):
-        through(Dying(), plan([1, 2]), AuditJournal((ShardJournal(made),)))
+        through(Dying(), plan([1, 2]), made)

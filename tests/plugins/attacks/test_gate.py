@@ -18,12 +18,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, GatedRequest, PiiSpan, RoutedRequest, Target
 from fedaudit.audit.evidence import mask_findings
+from fedaudit.cache.answers import AnswerCache, CacheHeader
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.routed import RoutedEngine
-from fedaudit.journal.caching_engine import CachingEngine
-from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import AuditJournal, ShardJournal
 from fedaudit.metrics.intervals import Z_95
 from fedaudit.report.redaction import Redactor
 
@@ -554,10 +553,10 @@ def test_no_key_gets_out(name):
             assert mask.evidence[part] == finding.evidence[part]
 
 
-def test_it_reaches_the_gate_behind_a_journal_and_keeps_nothing_in_it(tmp_path):
+def test_it_reaches_the_gate_behind_a_cache_and_keeps_nothing_in_it(tmp_path):
     door = Door()
-    kept = Journal(tmp_path, {"run": "abc", "config": {}})
-    engine = CachingEngine(RoutedEngine(door.engine, door), AuditJournal((ShardJournal(kept),)))
+    kept = AnswerCache(tmp_path, CacheHeader(run="abc", config={}))
+    engine = CachingEngine(RoutedEngine(door.engine, door), kept)
     behind = attacked(changes={"engine": engine}, leaks=True)
     assert behind == attacked(leaks=True)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""An engine that keeps its answers in a journal, so that any interrupted attack can resume.
+"""An engine that keeps its answers in a cache, so that any interrupted attack can resume.
 
 Attacks with prefixes keep less (`extraction.sampling`): only which target strings an answer has.
 Here whole answers are kept, texts and scores, because only the attack knows how it uses them.
@@ -19,32 +19,30 @@ from fedaudit.api.engine import (
 )
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, Target
-from fedaudit.journal import chunk_size
-from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
+from fedaudit.cache.answers import AnswerCache, batch_size, target_identity
 
 FIRST = 2**14
-"""Tokens of a first piece, read and generated, small so that it is soon kept."""
+"""Tokens of a first batch, read and generated, small so that it is soon kept."""
 ROUNDING = 1e-3
 """How far above 0 a log-probability may be, by rounding."""
 NUMBERS = (float, float, float, bool)
 """The types of the numbers in the four lists of a text's statistics."""
 ROOM = 2**18
-"""The most tokens of a piece of several questions."""
+"""The most tokens of a batch of several questions."""
 
 Item = TypeVar("Item")
 
 
 class CachingEngine(EngineWrapper):
-    """Answers from the journal where it can; asks the engine for the rest and keeps its answers.
+    """Answers from the cache where it can; asks the engine for the rest and keeps its answers.
 
     In the audit of one shard only the shard's questions are asked. All others get empty answers,
     which are not reported.
     """
 
-    def __init__(self, engine: Engine, journal: AuditJournal) -> None:
+    def __init__(self, engine: Engine, cache: AnswerCache) -> None:
         super().__init__(engine)
-        self.journal = journal
+        self.cache = cache
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -59,12 +57,11 @@ class CachingEngine(EngineWrapper):
             return [(completion.texts, completion.tokens) for completion in completions]
 
         stop = () if batch.stop_strings is None else (batch.stop_strings,)
-        answers = self._answer_through_journal(
+        answers = self._answer(
             ("generate", *_target_key(target), batch.seed, batch.decoding, *stop),
             requests,
             prompts=[request.prompt for request in requests],
             sizes=[request.samples * request.max_new_tokens for request in requests],
-            counts=[request.samples for request in requests],
             ask=ask,
             fits=lambda request, answer: _is_completion(request.samples, answer),
             progress=progress,
@@ -80,12 +77,11 @@ class CachingEngine(EngineWrapper):
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence."""
-        answers = self._answer_through_journal(
+        answers = self._answer(
             ("score", *_target_key(target)),
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
-            counts=[1] * len(sequences),
             ask=lambda piece, progress: self.engine.score(target, piece, progress=progress),
             fits=_is_score_row,
             progress=progress,
@@ -107,12 +103,11 @@ class CachingEngine(EngineWrapper):
                 for s in statistics
             ]
 
-        answers = self._answer_through_journal(
+        answers = self._answer(
             ("statistics", *_target_key(target)),
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
-            counts=[len(NUMBERS)] * len(sequences),
             ask=ask,
             fits=_is_statistics,
             progress=progress,
@@ -126,14 +121,13 @@ class CachingEngine(EngineWrapper):
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
         """Score every sequence of every group; a group is one question."""
-        answers = self._answer_through_journal(
+        answers = self._answer(
             ("groups", *_target_key(target)),
             groups,
             prompts=[group[0] if group else () for group in groups],
             sizes=[sum(map(len, group)) for group in groups],
-            counts=list(map(len, groups)),
             ask=lambda piece, progress: self.engine.score_groups(target, piece, progress=progress),
-            fits=lambda group, answer: _all_fit(_is_score_row, group, answer),
+            fits=_are_score_rows,
             progress=progress,
         )
         return [
@@ -141,90 +135,63 @@ class CachingEngine(EngineWrapper):
             for group, answer in zip(groups, answers, strict=True)
         ]
 
-    def _answer_through_journal(
+    def _answer(
         self,
-        name: object,
-        items: Sequence[Item],
+        identity: object,
+        questions: Sequence[Item],
         *,
         prompts: Sequence[Sequence[int]],
         sizes: Sequence[int],
-        counts: Sequence[int],
         ask: Callable[[Sequence[Item], Progress], list[Any]],
         fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answer to every item; None for items of another shard.
+        """Return the answer to every question; None for questions of another shard.
 
-        `sizes` holds the number of tokens of each item, `counts` the number of its answers; `fits`
-        tells whether a value from the journal is a valid answer to an item.
+        `sizes` are the tokens of each question; `fits` tells whether a value from the cache is a
+        valid answer to a question.
         """
-        answers: list[Any] = [None] * len(items)
+        answers: list[Any] = [None] * len(questions)
         done, total = 0, sum(sizes)
-        for shard in self.journal.shards:
-            journal_pass = shard.open_pass(name)
-            for piece in _pieces(shard, prompts, sizes):
-                size, count = (sum(values[index] for index in piece) for values in (sizes, counts))
-                content = self._answer_piece(
-                    journal_pass,
-                    [items[index] for index in piece],
-                    count=count,
-                    room=chunk_size.journal_bytes(count + 2 * len(piece), size),
-                    ask=ask,
-                    fits=fits,
-                    progress=_share(progress, done, size, total),
-                )
-                for index, answer in zip(piece, content, strict=True):
-                    answers[index] = answer
-                done += size
-                progress(done, total)
+        mine = [i for i, prompt in enumerate(prompts) if self.cache.shard.has(prompt)]
+        for batch in _batches(mine, sizes):
+            size = sum(sizes[index] for index in batch)
+            by_digest: dict[bytes, list[int]] = {}
+            for index in batch:
+                digest = blake2b(repr(questions[index]).encode(), digest_size=16).digest()
+                by_digest.setdefault(digest, []).append(index)
+            kept = self.cache.get(identity, list(by_digest))
+            known = {
+                d: value for d, value in zip(by_digest, kept, strict=True) if value is not None
+            }
+            if missing := [digest for digest in by_digest if digest not in known]:
+                asked = [questions[by_digest[digest][0]] for digest in missing]
+                fresh = ask(asked, _share(progress, done, size, total))
+                self.cache.add(identity, missing, fresh, len(fresh))
+                known |= dict(zip(missing, fresh, strict=True))
+            for digest, indices in by_digest.items():
+                if digest not in missing and not fits(questions[indices[0]], known[digest]):
+                    raise self.cache.broken("an answer does not match its question")
+                for index in indices:
+                    answers[index] = known[digest]
+            done += size
+            progress(done, total)
         return answers
 
-    def _answer_piece(
-        self,
-        journal_pass: JournalPass,
-        questions: Sequence[Item],
-        *,
-        count: int,
-        room: int,
-        ask: Callable[[Sequence[Item], Progress], list[Any]],
-        fits: Callable[[Item, Any], bool],
-        progress: Progress,
-    ) -> list[Any]:
-        """Return the answers to a piece from the journal, or else ask the engine and keep them."""
-        digest = blake2b(repr(questions).encode(), digest_size=16).digest()
-        content: list[Any] | None = journal_pass.next(digest, room)
-        if content is None:
-            content = ask(questions, progress)
-            journal_pass.add(digest, count, content)
-        elif not _all_fit(fits, questions, content):
-            raise journal_pass.broken("an answer is none to its question")
-        return content
 
-
-def _pieces(
-    journal: ShardJournal, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
-) -> Iterator[list[int]]:
-    """Yield the indices of a shard's questions in pieces of at most ROOM tokens or one question."""
-    piece: list[int] = []
+def _batches(questions: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of questions in batches of at most ROOM tokens or one question."""
+    batch: list[int] = []
     before = size = 0
-    for index, prompt in enumerate(prompts):
-        if not journal.shard.has(prompt):
-            continue
-        piece.append(index)
+    for index in questions:
+        batch.append(index)
         size += sizes[index]
-        if size >= chunk_size.size(before, FIRST, ROOM):
-            yield piece
+        if size >= batch_size(before, FIRST, ROOM):
+            yield batch
             before += size
-            piece, size = [], 0
-    if piece:
-        yield piece
-
-
-def _all_fit(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
-    """Tell whether there is exactly one valid answer to each item."""
-    return (
-        isinstance(answers, list) and len(answers) == len(items) and all(map(fits, items, answers))
-    )
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _is_completion(samples: int, answer: Any) -> bool:
@@ -239,6 +206,15 @@ def _is_completion(samples: int, answer: Any) -> bool:
         and all(isinstance(text, str) for text in texts)
         and len(tokens) in (0, samples)
         and all(isinstance(row, list) and {type(token) for token in row} <= {int} for row in tokens)
+    )
+
+
+def _are_score_rows(group: TokenRows, answer: Any) -> bool:
+    """Tell whether an answer has a row of log-probabilities for every sequence of a group."""
+    return (
+        isinstance(answer, list)
+        and len(answer) == len(group)
+        and all(map(_is_score_row, group, answer))
     )
 
 
@@ -258,7 +234,7 @@ def _empty_statistics(sequence: Sequence[int]) -> TokenStatistics:
 
 
 def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:
-    """Tell whether an answer has the form in which the journal keeps a text's statistics."""
+    """Tell whether an answer has the form in which the cache keeps a text's statistics."""
     if not isinstance(answer, list) or len(answer) != len(NUMBERS):
         return False
     most = max(0, len(sequence) - 1)

@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.audit import fingerprint
+from fedaudit.cache import engine as caching_engine
+from fedaudit.cache.answers import AnswerCache, CacheHeader, Shard, load, merged_cache
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.matcher import TargetMatcher, split_reduced
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, share_responses
-from fedaudit.journal import caching_engine, journal
-from fedaudit.journal.caching_engine import CachingEngine
-from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard_number
 from fedaudit.metrics.extraction import Matcher
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
-HEADER = {"run": "abc", "config": {}}
+HEADER = CacheHeader(run="abc", config={})
 ROOT = Path(__file__).parents[2]
 
 # reduced answers
@@ -45,9 +44,8 @@ def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
         begun, strict = split_reduced(short)
         assert list(matcher.hits(begun)) == list(matcher.hits(text))
         assert {begun, strict} <= {*strings, ""}
-    packed = json.loads(json.dumps(among.pack([reduced, reduced[:1]])))
-    sizes = [len(texts), len(texts[:1])]
-    assert among.unpack(packed, sizes) == [reduced, reduced[:1]]
+    packed = json.loads(json.dumps(among.pack(reduced)))
+    assert among.unpack(packed, len(texts)) == reduced
 
 
 def test_hits_by_hand():
@@ -61,11 +59,8 @@ def test_hits_by_hand():
         ("", ""),
         ("", "Ann Lee"),
     ]
-    # Question, draw, what it begins with and what it gives strictly, counted from 1.
-    assert among.pack([["", among.reduce("Ann Leeds")], [], ["Bob"]]) == [
-        *(0, 1, 2, 1),
-        *(2, 0, 3, 3),
-    ]
+    # Draw, what it begins with and what it gives strictly, counted from 1.
+    assert among.pack(["", among.reduce("Ann Leeds"), "Bob"]) == [*(1, 2, 1), *(2, 3, 3)]
     assert TargetMatcher(["Bob", "Ann", "Ann Lee", "Bob"]).digest == among.digest
     assert TargetMatcher(["Bob", "Ann"]).digest != among.digest
 
@@ -77,8 +72,8 @@ def test_hits_by_hand():
 @given(st.lists(st.integers(0, 999), max_size=20), st.integers(1, 9))
 def test_every_question_is_of_just_one_shard(prompt, of):
     having = [n for n in range(1, of + 1) if Shard(n, of).has(prompt)]
-    assert having == [shard_number(prompt, of)]
-    assert shard_number(tuple(prompt), of) == shard_number(prompt, of)
+    assert len(having) == 1
+    assert Shard(having[0], of).has(tuple(prompt))
 
 
 def test_shards_are_about_equally_large():
@@ -119,13 +114,9 @@ def plan(copies, first=0):
 
 def heard(place, plans, engine, among, shard=None, cache=None):
     """Ask both models the plans, as attacks of one audit do; return the answers."""
-    kept = journal.load(place, write=True) or Journal(place, HEADER)
+    kept = load(place, write=True) or AnswerCache(place, HEADER, shard)
     try:
-        case = share_responses(
-            worked.case(engine),
-            cache or ResponseCache(2_000),
-            AuditJournal((ShardJournal(kept, shard),)),
-        )
+        case = share_responses(worked.case(engine), cache or ResponseCache(2_000), kept)
         found = [
             list(ask_plan(case, target, one, MANNER, among))
             for one in plans
@@ -164,18 +155,16 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
 
 @pytest.mark.parametrize("sampled", [True, False])
 def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
-    made, stop = Journal(tmp_path, HEADER), 3_150
+    made, stop = AnswerCache(tmp_path, HEADER), 3_150
     asked = QueryPlan(size=5_175, queries=lambda: (Query((n,)) for n in range(5_175)))
-    case = share_responses(
-        worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),))
-    )
+    case = share_responses(worked.case(Dying(stop)), ResponseCache(), made)
     manner = QueryParams(samples=1, new_tokens=5, decoding=SamplingParams())
     requests = [GenerationRequest(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
 
     def ask():
         if sampled:
             return list(ask_plan(case, worked.TUNED, asked, manner))
-        return CachingEngine(case.engine, case.journal).generate(
+        return CachingEngine(case.engine, made).generate(
             worked.TUNED, GenerationBatch(requests, seed=0)
         )
 
@@ -184,7 +173,7 @@ def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     made.close()
     # All but the piece that was being asked: a first one, or a sixteenth of what came before.
     lost = max(sampling.FIRST_CHUNK_ANSWERS, caching_engine.FIRST // 64, stop / 16)
-    assert stop - lost <= journal.load(tmp_path, write=False).loaded_answers <= stop
+    assert stop - lost <= load(tmp_path, write=False).loaded_answers <= stop
 
 
 class FakeEngineOfAll(Dying):
@@ -207,12 +196,9 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
         shards = [Shard(number, of) for number in range(1, of + 1)]
         for shard in shards:
             heard(Path(place, str(shard.number)), plans, Dying(), among, shard)
-        parts = tuple(
-            ShardJournal(journal.load(Path(place, str(shard.number)), write=False), shard)
-            for shard in shards
-        )
+        parts = [load(Path(place, str(shard.number)), write=False) for shard in shards]
         nobody = Dying(-1)
-        case = share_responses(worked.case(nobody), again, AuditJournal(parts))
+        case = share_responses(worked.case(nobody), again, merged_cache(parts))
         found = [
             list(ask_plan(case, target, asked, MANNER, among))
             for asked in plans
@@ -258,9 +244,9 @@ def test_a_kept_engine_says_what_the_engine_says(tmp_path, small, stop):
     wanted = used(FakeEngine(echo, likelihood=scores))
 
     def kept(engine):
-        made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
+        made = load(tmp_path, write=True) or AnswerCache(tmp_path, HEADER)
         try:
-            return used(CachingEngine(engine, AuditJournal((ShardJournal(made),))))
+            return used(CachingEngine(engine, made))
         finally:
             made.close()
 
@@ -279,25 +265,25 @@ def test_a_kept_engine_says_what_the_engine_says(tmp_path, small, stop):
 def test_the_kept_engines_of_all_shards_are_the_engine(tmp_path, small):
     wanted, parts = used(FakeEngine(echo, likelihood=scores)), []
     for number in (1, 2, 3):
-        made = Journal(tmp_path / str(number), HEADER)
+        made = AnswerCache(tmp_path / str(number), HEADER, Shard(number, 3))
         fake = FakeEngine(echo, likelihood=scores)
-        part = used(CachingEngine(fake, AuditJournal((ShardJournal(made, Shard(number, 3)),))))
+        part = used(CachingEngine(fake, made))
         assert 0 < len(fake.asked) < 27
         assert [list(map(len, some)) for some in part[3:]] == [
             list(map(len, some)) for some in wanted[3:]
         ]
         made.finish()
-        parts.append(ShardJournal(journal.load(made.place, write=False), Shard(number, 3)))
+        parts.append(load(made.folder, write=False))
     nobody = FakeEngine(echo, likelihood=scores)
-    assert used(CachingEngine(nobody, AuditJournal(tuple(parts)))) == wanted
+    assert used(CachingEngine(nobody, merged_cache(parts))) == wanted
     assert nobody.asked == []
 
 
 def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, small):
     fake, told = FakeEngine(echo, prompt_starts={"bare": (), "bos": (9,)}), []
-    engine = CachingEngine(fake, AuditJournal((ShardJournal(Journal(tmp_path, HEADER)),)))
+    engine = CachingEngine(fake, AnswerCache(tmp_path, HEADER))
     used(engine, told)
-    engine.journal.shards[0].journal.close()
+    engine.cache.close()
     assert told == sorted(told)
     # (1 + 2 + 3) x 3 samples of 4 tokens
     assert {total for _, total in told} == {72}
@@ -324,7 +310,7 @@ def test_what_differs_is_said():
 
 
 def test_a_long_audit_takes_little_room():
-    script = ROOT / "benchmarks/journal.py"
+    script = ROOT / "benchmarks/answers.py"
     done = subprocess.run(
         [sys.executable, script, "--probes", "50000"], capture_output=True, text=True, check=True
     )

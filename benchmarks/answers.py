@@ -1,9 +1,9 @@
-"""How large a journal and its audit become: size on disk, memory, time.
+"""How large a cache of answers and its audit become: size on disk, memory, time.
 
-    python benchmarks/journal.py [--probes 1000000] [--samples 15]
+    python benchmarks/answers.py [--probes 1000000] [--samples 15]
 
 One process asks a model that costs nothing and keeps what it is told; a second one goes on with the
-whole journal. The share of answers that begin with a target is far above that of a real audit.
+whole cache. The share of answers that begin with a target is far above that of a real audit.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, SamplingParams, Target
+from fedaudit.cache.answers import AnswerCache, CacheHeader, load
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.matcher import TargetMatcher
@@ -28,8 +29,6 @@ from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
 from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import TargetSet
-from fedaudit.journal.journal import Journal, load
-from fedaudit.journal.shards import AuditJournal, ShardJournal
 
 TARGETS = [f"{first}{last} of the city" for first in range(80) for last in range(80)]
 TUNED = Target(name="tuned")
@@ -70,13 +69,13 @@ def plan(requests: int) -> QueryPlan:
 def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, float]:
     """Ask everything, or go on with what is kept; return what it took."""
     started = time.process_time()
-    kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
+    kept = load(place, write=True) or AnswerCache(place, CacheHeader(run="benchmark", config={}))
     known, engine = kept.loaded_answers, Engine(often)
     case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
     target_set = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
     query_params = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
     answers = sampling.ask_plan(
-        share_responses(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
+        share_responses(case, ResponseCache(), kept),
         TUNED,
         plan(requests),
         query_params,

@@ -1,0 +1,90 @@
+"""Shards that are corrupt or were made by other programs are refused in one line."""
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import fake_audit
+import pytest
+from command import Command
+from test_merge import AUDITS, asked
+
+from fedaudit.cache.answers import FILE, load
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def sharded(here, run):
+    def shards(name, of=2):
+        for number in range(1, of + 1):
+            done = run(*AUDITS[name], "--shard", f"{number}/{of}", "--out", f"part{number}")
+            assert done.code == 0, done.err
+        asked()
+        return [f"part{number}" for number in range(1, of + 1)]
+
+    return shards
+
+
+def altered(place, statement, *values):
+    """Change a shard as another program can."""
+    with closing(sqlite3.connect(Path(place, FILE))) as connection, connection:
+        connection.execute(statement, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("one attack", [0, 10**9, 1]),
+        ("no victim", ["a", []]),
+        ("verbatim", {"best": []}),
+        ("infer", [float("nan")]),
+        ("exact", [[]] * 40),
+    ],
+)
+def test_answers_of_another_shape_are_refused(run, sharded, name, content):
+    parts = sharded(name)
+    altered("part1", "UPDATE answers SET answer = ?", json.dumps(content))
+    run.refused(3, "merge", *parts, says="One of the shards is corrupt")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: [],
+        lambda header: {**header, "request": [1]},
+        lambda header: {**header, "request": None},
+        lambda header: {**header, "request": {**header["request"], "recheck": 0.0}},
+        lambda header: {**header, "words": ["extract"]},
+        lambda header: {**header, "config": {"seed": 7}},
+        lambda header: {**header, "shard": "7/2"},
+        lambda header: {**header, "shard": "x"},
+        lambda header: {**header, "device": []},
+        lambda header: {name: value for name, value in header.items() if name != "config"},
+    ],
+)
+def test_broken_headers_are_refused(run, sharded, change):
+    parts = sharded("one attack")
+    with closing(sqlite3.connect(Path("part1", FILE))) as connection:
+        [[text]] = connection.execute("SELECT value FROM audit WHERE name = 'header'")
+    header = json.dumps(change(json.loads(text)))
+    altered("part1", "UPDATE audit SET value = ? WHERE name = 'header'", header)
+    run.refused(3, "merge", *parts)
+
+
+def test_a_shard_says_on_what_it_was_made(run, sharded):
+    sharded("one attack")
+    assert ", torch " in load(Path("part1"), write=False).header.device
