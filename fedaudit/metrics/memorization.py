@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.text_similarity import words
@@ -124,27 +123,6 @@ def has_repeats(text: str, *, length: int = 3, times: int = 10) -> bool:
     spoken = words(text)
     grams = zip(*(spoken[k:] for k in range(length)), strict=False)
     return max(Counter(grams).values(), default=0) >= times
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """How long some texts are, in characters."""
-
-    n: int
-    median: float | None
-    shortest: int | None
-    longest: int | None
-    short_share: float | None
-    """The share of texts shorter than the detector's threshold, which can never be matched."""
-
-
-def length_summary(texts: Sequence[str], threshold: int = 50) -> Lengths:
-    """Return the median and range of the lengths of texts, and how many are too short to match."""
-    sizes = [len(text) for text in texts]
-    if not sizes:
-        return Lengths(0, None, None, None, None)
-    below = sum(size < threshold for size in sizes) / len(sizes)
-    return Lengths(len(sizes), float(median(sizes)), min(sizes), max(sizes), below)
 
 
 def most_hit(hits: Iterable[tuple[str, int]], count: int = 10) -> list[tuple[tuple[str, int], int]]:

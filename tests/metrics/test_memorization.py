@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.intervals import wilson
-from fedaudit.metrics.memorization import PrefixHits, has_repeats, length_summary, most_hit, ratios
+from fedaudit.metrics.memorization import PrefixHits, has_repeats, most_hit, ratios
 
 V, I, P = "verbatim", "idea", "paraphrase_high"  # noqa: E741
 # Four prefixes of a, two of b, one of c.
@@ -136,13 +136,6 @@ def test_a_three_word_sequence_ten_times_is_a_repetition():
     assert has_repeats("好的吗" * 10)
     assert not has_repeats("")
     assert has_repeats("a b a b", length=2, times=2)
-
-
-def test_lengths_say_how_much_is_too_short_to_be_found():
-    found = length_summary(["x" * 49, "x" * 50, "x" * 10, ""])
-    assert (found.n, found.median, found.shortest, found.longest) == (4, 29.5, 0, 50)
-    assert found.short_share == 3 / 4
-    assert length_summary([]).median is None
 
 
 def test_the_suffixes_hit_most():

@@ -7,7 +7,6 @@ null marks, which nobody has, Z is compared with theirs.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import overload
@@ -109,11 +108,6 @@ def supported_p_value(marks: int) -> float:
     No null mark reaches beyond 1 / (marks + 1); tails are extrapolated to twice as many digits.
     """
     return float(marks + 1) ** -2
-
-
-def needed_marks(p_value: float) -> int:
-    """Return the fewest null marks that support a p-value."""
-    return max(0, math.ceil(1 / math.sqrt(p_value) - 1))
 
 
 def normal_quantile(p_value: float) -> float:
@@ -221,34 +215,3 @@ def stopping_round(
         if z > always_valid_boundary(count, alpha, planned):
             return count
     return None
-
-
-def detection_power(tau: float, mean: float, sigma: float, rounds: int) -> float:
-    """Return P(Z > tau) for independent normal scores with mean `mean` and deviation `sigma`."""
-    return p_value((tau - math.sqrt(rounds) * mean) / sigma)
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """Upper bounds on the two errors of the decision Z > tau."""
-
-    false_positive: float
-    false_negative: float
-
-
-def error_bounds(tau: float, benign: float, marked: float, sigma: float, rounds: int) -> Errors:
-    """Return theorem 3's bounds for sigma-sub-Gaussian scores, or 1 if it gives none.
-
-    A benign client's mean score is at most `benign` (epsilon), a marked client's at least `marked`
-    (delta), in every round given the past.
-    """
-    root = math.sqrt(rounds)
-    return Errors(
-        false_positive=_tail(tau - root * benign, sigma),
-        false_negative=_tail(root * marked - tau, sigma),
-    )
-
-
-def _tail(distance: float, sigma: float) -> float:
-    """Return the sub-Gaussian bound on exceeding the mean by a distance."""
-    return math.exp(-((distance / sigma) ** 2) / 2) if distance > 0 else 1.0

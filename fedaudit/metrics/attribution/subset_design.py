@@ -215,12 +215,6 @@ def floor(participants: int, mask_size: int, queries: int) -> float:
     return expected_strength(participants, mask_size, queries) / 2
 
 
-def variance_factor(participants: int, mask_size: int) -> float:
-    """Return m (n1 - m) / (n1 - 1), the factor in the variance that depends on m (theorem 2)."""
-    pool_size = participants - 1
-    return mask_size * (pool_size - mask_size) / (pool_size - 1)
-
-
 def covariance_scale(
     participants: int, mask_size: int, queries: int, strength: float | None = None
 ) -> float:

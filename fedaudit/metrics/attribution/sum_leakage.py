@@ -11,8 +11,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from fedaudit.metrics.attribution.subset_design import Design, coefficients
-
 PRIME = 2**31 - 1
 """The modulus of ranks: see `Span`."""
 
@@ -28,8 +26,8 @@ def leakage_bits(strength: float, dimension: int) -> float:
 
     This is the first term of theorem 4's bound; the second, C d / n_eff, has an unknown constant C.
     `strength` is rho of the design, or E[rho]/2 for any accepted one; d, `dimension`, is that of
-    the updates' subspace. It is about a single estimate; for a series see `sum_leakage` and
-    `estimate_leakage`. Infinite for rho = 0. Raises ValueError for negative numbers.
+    the updates' subspace. It is about a single estimate; for a series see `sum_leakage`.
+    Infinite for rho = 0. Raises ValueError for negative numbers.
     """
     if strength < 0 or dimension < 0:
         raise ValueError("A masking strength and a dimension are not negative.")
@@ -142,48 +140,6 @@ def hidden_variances(rows: np.ndarray) -> np.ndarray:
     projection = np.linalg.pinv(scaled, rcond=1e-9) @ scaled
     left: np.ndarray = np.clip(1 - np.diag(projection), 0.0, 1.0)
     return left.round(DIGITS)
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateLeakage:
-    """What the estimates of one round expose to someone who knows their designs."""
-
-    rank: int
-    determined: Mapping[str, int]
-    """The clients whose update follows exactly, each with the number of estimates that it took."""
-    condition: float | None
-    """The condition number of solving for all updates; None if they are not determined."""
-
-
-def estimate_leakage(designs: Sequence[Design]) -> EstimateLeakage:
-    """Return what the estimates of one round expose to an owner who knows the designs.
-
-    One estimate masks its target by the others' updates, but N estimates are N equations in N
-    updates. Without the designs, the coefficients of these equations are unknown.
-    """
-    sets = (members for design in designs for members in (*design.include, *design.exclude))
-    names = sorted({name for members in sets for name in members})
-    rows = np.array([_row(design, names) for design in designs])
-    rows = rows.reshape(len(designs), len(names))  # of no designs, too
-    span = Span(len(names))
-    determined = span.extend(rows, range(1, len(rows) + 1))
-    full_rank = bool(names) and span.rank == len(names)
-    return EstimateLeakage(
-        rank=span.rank,
-        determined={names[column]: count for column, count in sorted(determined.items())},
-        condition=float(np.linalg.cond(rows / _pairs(designs))) if full_rank else None,
-    )
-
-
-def _pairs(designs: Sequence[Design]) -> np.ndarray:
-    """Return K of each design, [designs, 1]."""
-    return np.array([[len(design.include)] for design in designs])
-
-
-def _row(design: Design, names: Sequence[str]) -> np.ndarray:
-    """Return K times the share of every client's update in the estimate; K for the target."""
-    row: np.ndarray = np.rint(coefficients(design, names) * len(design.include)).astype(np.int64)
-    return row
 
 
 class Span:

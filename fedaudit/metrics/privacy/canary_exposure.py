@@ -52,25 +52,6 @@ def sampled(planted: float, references: Sequence[float], level: float = 0.05) ->
     return Estimate(-math.log2((k + 1) / (n + 1)), low + 0.0, float(high))
 
 
-def extrapolated(
-    planted: float, references: Sequence[float], *, seed: int, draws: int = 200
-) -> Estimate:
-    """Return the exposure in bits by a skew normal distribution fitted to the references' ln p.
-
-    Section 4.2.2: the tail beyond all samples is taken from a skew normal density, fitted by its
-    moments. The 95 % interval is a bootstrap over the references; it does not cover the possibility
-    of another distribution, which `fit_p_value` tests. Raises ValueError for fewer than `FIT_FROM`
-    references.
-    """
-    scores = np.sort(np.asarray(references, dtype=np.float64))
-    if len(scores) < FIT_FROM:
-        raise ValueError(f"{len(scores)} references are too few to fit a law to.")
-    picks = np.random.default_rng(seed).integers(len(scores), size=(draws, len(scores)))
-    exposures = [fitted_exposure(planted, scores[pick]) for pick in picks]
-    low, high = np.quantile(exposures, (0.025, 0.975))
-    return Estimate(fitted_exposure(planted, scores), float(low), float(high))
-
-
 def fit_p_value(references: Sequence[float]) -> float:
     """Return the p value of Kolmogorov and Smirnov's test of the fitted distribution.
 
@@ -114,7 +95,7 @@ def skew_normal(scores: Array) -> tuple[float, float, float]:
 def fitted_exposure(planted: float, references: Sequence[float] | Array) -> float:
     """Return the exposure in bits by the references' fitted distribution; infinite far beyond it.
 
-    It is -log2 of the fitted probability of being at least as likely: the value of `extrapolated`.
+    It is -log2 of the fitted probability of being at least as likely (section 4.2.2).
     """
     from scipy.stats import skewnorm
 

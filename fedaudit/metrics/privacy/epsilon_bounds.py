@@ -6,16 +6,13 @@ privacy limits how many of these guesses can be right.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta, binom, norm
-
-from fedaudit.metrics.privacy.roc import Roc, hull
+from scipy.stats import binom, norm
 
 HIGHEST = 60.0
 """The highest bound that is reported; e^60 is beyond any number of canaries."""
@@ -128,68 +125,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     # No epsilon has a larger delta at mu than 0 has, mu / sqrt(2 pi) at most: mu exceeds delta.
     return float(brentq(excess, min(1e-9, delta), 200.0, xtol=1e-14))
-
-
-def best_threshold(
-    members: Sequence[float],
-    non_members: Sequence[float],
-    delta: float,
-    level: float = 0.05,
-    test: ClaimTest = one_run_test,
-) -> EpsilonBound:
-    """Return the best bound over all thresholds on the scores, each at its share of the level.
-
-    `members` are the scores of canaries that were trained on, `non_members` of those that were not;
-    high scores are guessed as "in". Since the threshold is chosen on the same scores, the level is
-    divided by the number of vertices of the ROC curve's concave hull (Bonferroni): without that,
-    the result would be no bound. Raises ValueError without scores.
-    """
-    curve = Roc.from_scores(members, non_members)
-    vertices = hull(curve)
-    canaries = len(members) + len(non_members)
-    candidates = [
-        Guesses(canaries=canaries, guessed=false + true, correct=true)
-        for false, true in vertices
-        if false + true
-    ]
-    share, value, best = level / len(vertices), 0.0, candidates[0]
-    for guesses in candidates:
-        if test(guesses, value, delta, share) < 0:  # only then is its bound higher
-            value, best = largest_refuted(partial(test, guesses, delta=delta, level=share)), guesses
-    return EpsilonBound(value=value, guesses=best, searched=len(vertices))
-
-
-def perfect_attack(canaries: int, delta: float, level: float = 0.05) -> float:
-    """Return the highest bound that so many canaries can prove, if every guess is right.
-
-    With fewer guesses, delta costs less, so numbers of guesses are tried on a logarithmic grid of
-    20 steps.
-    """
-    sizes = {round(canaries ** (step / 20)) for step in range(1, 21)} | {1, canaries}
-    return max(
-        one_run(Guesses(canaries=canaries, guessed=size, correct=size), delta, level)
-        for size in sizes
-    )
-
-
-def many_runs(
-    members: Sequence[float], non_members: Sequence[float], delta: float, level: float = 0.05
-) -> float:
-    """Return the bound from independent runs with and without one canary (Jagielski et al. 2020).
-
-    The upper limits of both error rates are Jeffreys' one-sided ones, each at `level`, as in Andrew
-    et al. 2024 (arXiv:2302.03098). The threshold is chosen on the scores without a correction, so
-    this is an estimate; it is a bound only for a threshold that was fixed before.
-    """
-    curve = Roc.from_scores(members, non_members)
-    n, m = len(non_members), len(members)
-    fpr = beta.ppf(1 - level, 0.5 + curve.false, 0.5 + n - curve.false)
-    fnr = beta.ppf(1 - level, 0.5 + m - curve.true, 0.5 + curve.true)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bounds = np.stack(
-            [np.log(1 - delta - fnr) - np.log(fpr), np.log(1 - delta - fpr) - np.log(fnr)]
-        )
-    return float(max(0.0, np.nanmax(np.where(np.isfinite(bounds), bounds, -np.inf))))
 
 
 def _check(epsilon: float, delta: float) -> None:

@@ -36,29 +36,6 @@ class Roc:
         return cls(np.concatenate([[0], true]), np.concatenate([[0], false]))
 
 
-def hull(curve: Roc) -> list[tuple[int, int]]:
-    """Return the vertices (false, true) of a ROC curve's concave hull."""
-    vertices: list[tuple[int, int]] = []
-    for point in sorted(set(zip(curve.false.tolist(), curve.true.tolist(), strict=True))):
-        while len(vertices) > 1 and _turns_left(vertices[-2], vertices[-1], point):
-            vertices.pop()
-        vertices.append(point)
-    return vertices
-
-
-def hull_area(curve: Roc) -> float:
-    """Return the area under the concave hull, which is at least the curve's and at least 1/2."""
-    false, true = np.array(hull(curve), dtype=np.float64).T
-    return float(np.trapezoid(true / true[-1], false / false[-1]))
-
-
-def hull_tpr(curve: Roc, fpr: float) -> float:
-    """Return the hull's true positive rate at `fpr`, which a mixture of two thresholds attains."""
-    false, true = np.array(hull(curve), dtype=np.float64).T
-    best = dict(zip(false / false[-1], true / true[-1], strict=True))
-    return float(np.interp(fpr, list(best), list(best.values())))
-
-
 def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
     """Return P(a member's score is above a non-member's), ties counted half, with 95 % interval.
 
@@ -133,8 +110,3 @@ def _scores(values: Sequence[float]) -> npt.NDArray[np.float64]:
     if not scores.size or np.isnan(scores).any():
         raise ValueError("Scores are numbers, at least one of members and one of others.")
     return scores
-
-
-def _turns_left(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
-    """Tell whether b is on or below the line from a to c."""
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) >= 0

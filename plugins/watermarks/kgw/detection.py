@@ -151,11 +151,3 @@ def upper_tail(z: float) -> float:
     from scipy.special import ndtr
 
     return float(ndtr(-z))
-
-
-def mid_p(count: Count, gamma: float) -> float:
-    """Return textseal's p-value, P(X > G) + P(X = G) / 2 with X ~ Bin(T, gamma)."""
-    from scipy.stats import binom
-
-    above, equal = binom.sf(count.green, count.n, gamma), binom.pmf(count.green, count.n, gamma)
-    return float(above + equal / 2)

@@ -22,7 +22,6 @@ from fedaudit.metrics.attribution.subset_design import (
     masking_strength,
     sample_coefficients,
     sum_coefficients,
-    variance_factor,
     weighted_coefficients,
 )
 
@@ -72,15 +71,11 @@ def test_the_papers_strengths(shape, strength, printed):
     assert round(expected_strength(*shape), 3) == printed
 
 
-def test_the_papers_variance_factors():
-    factors = [variance_factor(10, others) for others in (1, 2, 4, 5, 6, 8)]
-    assert factors == [1, 1.75, 2.5, 2.5, 2.25, 1]
-
-
 @pytest.mark.parametrize("shape", [(10, 5, 5), (20, 4, 5), (50, 16, 3), (3, 1, 1)])
 def test_the_two_forms_of_the_covariance(shape):
     number, others, queries = shape
-    assert covariance_scale(*shape) == pytest.approx(2 / queries * variance_factor(number, others))
+    factor = others * (number - 1 - others) / (number - 2)  # theorem 2
+    assert covariance_scale(*shape) == pytest.approx(2 / queries * factor)
     doubled = 2 * expected_strength(*shape)
     assert covariance_scale(*shape, doubled) == pytest.approx(2 * covariance_scale(*shape))
 

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import sum_leakage as module
-from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, sum_coefficients
+from fedaudit.metrics.attribution.subset_design import draw
 from fedaudit.metrics.attribution.sum_leakage import (
     PRIME,
     Span,
-    estimate_leakage,
     leakage_bits,
     sum_leakage,
 )
@@ -326,43 +325,6 @@ def test_of_many_clients_one_targets_series_determines_nobody():
     assert (found.rank, dict(found.determined), found.differences) == (11, {}, 0)
     assert not found.group.exact
     assert 1 < len(found.group.members) <= 16
-
-
-def test_a_whole_round_of_estimates_is_solved_by_who_knows_the_designs():
-    names, designs = series(10, 5, 5)
-    found = estimate_leakage(designs)
-    assert (found.rank, set(found.determined)) == (10, set(names))
-    # No single client before the last estimate: each equation has its own target.
-    assert min(found.determined.values()) == 10
-    mix = np.array([coefficients(design, names) for design in designs])
-    assert found.condition == pytest.approx(np.linalg.cond(mix))
-    updates = np.random.default_rng(2).normal(size=(10, 4))
-    held = dict(zip(names, updates, strict=True))
-    estimates = [
-        sum(
-            by * sum(held[who] for who in members)
-            for members, by in sum_coefficients(design).items()
-        )
-        for design in designs
-    ]
-    assert np.linalg.solve(mix, estimates) == pytest.approx(updates, abs=1e-9)
-
-
-def test_released_by_hand():
-    # a + b/2 - c/2; then b + a - c, which twice the first less it leaves a; then c + b - a.
-    designs = [
-        Design("a", (("a", "b"), ("a", "b")), (("c",), ("b",))),
-        Design("b", (("a", "b"),), (("c",),)),
-        Design("c", (("b", "c"),), (("a",),)),
-    ]
-    one, two, three = (estimate_leakage(designs[:count]) for count in (1, 2, 3))
-    assert (one.rank, dict(one.determined), one.condition) == (1, {}, None)
-    assert (two.rank, dict(two.determined), two.condition) == (2, {"a": 2}, None)
-    assert (three.rank, dict(three.determined)) == (3, {"a": 2, "b": 3, "c": 3})
-    mix = [[1, 0.5, -0.5], [1, 1, -1], [-1, 1, 1]]
-    assert three.condition == pytest.approx(np.linalg.cond(mix))
-    none = estimate_leakage([])
-    assert (none.rank, dict(none.determined), none.condition) == (0, {}, None)
 
 
 def test_two_sums_of_an_accepted_design_may_be_one_update():

@@ -9,19 +9,12 @@ from fedaudit.metrics.privacy.roc import Roc
 NUMBERS = st.lists(st.integers(-5, 5), min_size=1, max_size=12)
 
 
-def test_the_hull_of_a_worked_example():
+def test_the_curve_of_a_worked_example():
     curve = Roc.from_scores([0, 4, 6, 7], [1, 2, 3, 5])
     # From the top: 7 and 6 in, 5 out, 4 in, 3 2 1 out, 0 in.
     assert list(zip(curve.false.tolist(), curve.true.tolist(), strict=True)) == [
         (0, 0), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 3), (4, 3), (4, 4),
     ]  # fmt: skip
-    assert roc.hull(curve) == [(0, 0), (0, 2), (1, 3), (4, 4)]
-    assert roc.hull_area(curve) == 13 / 16
-
-
-def test_rates_on_the_hull():
-    curve = Roc.from_scores([1, 3], [0, 2])
-    assert [roc.hull_tpr(curve, fpr) for fpr in (0, 0.25, 0.5)] == [0.5, 0.75, 1]
 
 
 def test_area_by_hand():
@@ -71,7 +64,6 @@ def test_the_other_way_round_is_the_rest(members, others):
     found, back = roc.auc(members, others), roc.auc(others, members)
     assert found.value + back.value == pytest.approx(1)
     assert found.low + back.high == pytest.approx(1, abs=1e-6)
-    assert roc.hull_area(Roc.from_scores(members, others)) >= max(0.5, found.value) - 1e-12
 
 
 @given(NUMBERS, NUMBERS)
