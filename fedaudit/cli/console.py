@@ -35,6 +35,7 @@ def print_item(label: str, text: str) -> None:
     from shutil import get_terminal_size
     from textwrap import fill
 
+    label, text = _shown(label), _shown(text)
     if sys.stdout.isatty():
         width = max(get_terminal_size().columns, len(label) + 20)
         wrapped = fill(
@@ -51,10 +52,21 @@ def print_item(label: str, text: str) -> None:
     print(line, flush=True)
 
 
+def print_text(text: str = "") -> None:
+    """Print lines of a result, with control characters spelt out."""
+    print("\n".join(map(_shown, text.split("\n"))))
+
+
+def _shown(text: str) -> str:
+    from fedaudit.report.redaction import make_visible
+
+    return make_visible(text)
+
+
 def print_note(text: str, *, quiet: bool = False) -> None:
     """Tell the user something that is no result."""
     if not quiet:
-        print(text, file=sys.stderr)
+        print(_shown(text), file=sys.stderr)
 
 
 VERDICT_CODES = {"pass": 0, "fail": 1, "inconclusive": 7}
@@ -107,7 +119,7 @@ def progress_bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
                 nonlocal task
                 begin()
                 if task is None:
-                    task = shown_bars.add_task(title, total=total, note="")
+                    task = shown_bars.add_task(_shown(title), total=total, note="")
                 shown_bars.update(task, completed=done, total=total)
 
             return advance
@@ -134,7 +146,7 @@ def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
                 description=f"round {event.round}",
                 completed=event.done,
                 total=event.total,
-                note=f"{event.model_name} loss {event.loss:.3f}",
+                note=f"{_shown(event.model_name)} loss {event.loss:.3f}",
             )
 
         yield hear

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.cli.console import print_text
+
 if TYPE_CHECKING:
     from fedaudit.audit.verification.report import Check
 
@@ -104,7 +106,7 @@ def print_checks(checks: "Sequence[Check]") -> None:
     from fedaudit.report.redaction import make_visible
 
     for check in checks:
-        print(make_visible(" ".join(str(check).split())))
+        print_text(make_visible(" ".join(str(check).split())))
     count = Counter[str](check.state for check in checks)
     states = ("same", "differs", "not at hand", "not checked")
-    print(", ".join(f"{count[state]} {state}" for state in states if count[state]) + ".")
+    print_text(", ".join(f"{count[state]} {state}" for state in states if count[state]) + ".")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Device, Quiet, refuse_nan
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _change_key(
 
 def _show(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Print every adapter's hash before and after."""
-    print(f"{'adapter':<16} {'SHA-256 before':<18} {'after':<18} same")
+    print_text(f"{'adapter':<16} {'SHA-256 before':<18} {'after':<18} same")
     for name, digest in before.items():
         same = "yes" if after.get(name) == digest else "NO"
-        print(f"{name:<16} {digest[:16]:<18} {after.get(name, '-')[:16]:<18} {same}")
+        print_text(f"{name:<16} {digest[:16]:<18} {after.get(name, '-')[:16]:<18} {same}")

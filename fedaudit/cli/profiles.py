@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.console import print_item
+from fedaudit.cli.console import print_item, print_text
 from fedaudit.cli.options import Scale
 
 
@@ -32,7 +32,7 @@ def profiles(
     simulation = build(Simulation, chosen.settings(scale), f"profile {name}")
     print_item("", f"{chosen.name}: {chosen.title}")
     print_item("", f"paper: {chosen.paper}")
-    print(f"\n[scale.{scale}]")
+    print_text(f"\n[scale.{scale}]")
 
     def lines(settings: Any, prefix: str) -> None:
         docs = option_docs(type(settings))
@@ -51,7 +51,7 @@ def profiles(
         ("claims", [f"{c.id}: {c.statement} ({c.source})" for c in chosen.claims]),
         ("coverage", [f"{c.source}: {c.state}" for c in chosen.coverage]),
     ):
-        print(f"\n{title}" if rows else "")
+        print_text(f"\n{title}" if rows else "")
         for row in rows:
             print_item("  ", row)
     return 0

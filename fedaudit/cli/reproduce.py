@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def reproduce(
     report = _report(chosen, scale, result, start_time, device, quick=quick)
     document = save_report(report, folder / "report.json", json)
     print_report(document)
-    print("\n".join(_figures(result.figures)))
+    print_text("\n".join(_figures(result.figures)))
     print_note(f"The report is {folder / 'report.json'}.", quiet=quiet)
     return 1 if any(claim.holds is False for claim in result.claims) else 0
 

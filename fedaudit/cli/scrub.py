@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Detector,
     Pattern,
@@ -135,7 +136,9 @@ def _show(request: "ScrubRequest", done: "ScrubResult") -> None:
 
     for fact in _facts(request, done):
         fill = textwrap.TextWrapper(width=WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        print("\n".join(fill.wrap(make_visible(fact))) if len(fact) > WIDTH else make_visible(fact))
+        print_text(
+            "\n".join(fill.wrap(make_visible(fact))) if len(fact) > WIDTH else make_visible(fact)
+        )
 
 
 def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:

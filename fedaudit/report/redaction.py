@@ -39,6 +39,7 @@ _INVISIBLE = re.compile(
     "[\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u3164\\ufe00-\\ufe0f\\uffa0"
     "\\U000e0100-\\U000e01ef]"
 )
+_WORKFLOW_COMMAND = re.compile(r"(?:(?<=\s)|^)::[\w-]+(?: [^:]*)?::|(?<!#)##(?:vso|teamcity)?\[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +153,18 @@ def make_visible(text: str) -> str:
     r"""Return `text` with invisible characters and terminal controls spelt out.
 
     Controls, escapes, bidi and zero-width characters and lone surrogates become `\x1b`, `\u202e`
-    and so on. Markup such as HTML or Markdown is left alone: escaping it is the renderer's task.
+    and so on; a command to a job's runner (GitHub, Azure, TeamCity), which reads its log, loses its
+    first character. Markup such as HTML or Markdown is left alone: escaping it is the
+    renderer's task.
     """
+    text = _WORKFLOW_COMMAND.sub(_spell_out, text)
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if is_hidden(char) else char for char in text)
+
+
+def _spell_out(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0][0]):x}{match[0][1:]}"
 
 
 def is_hidden(char: str) -> bool:

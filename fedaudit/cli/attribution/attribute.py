@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -215,7 +216,7 @@ def score(
             progress=progress,
         )
     earlier = known_scores.seconds if known_scores else 0.0
-    print(
+    print_text(
         f"{count_of(len(scored.rounds), 'round')} of {count_of(len(scored.clients), 'client')} "
         f"scored for {count_of(len(scored.marks), 'mark')} in {out}, "
         f"{scored.seconds - earlier:.0f} s."

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -49,7 +50,7 @@ def bundle(
         options=settings_by_installed_plugin(set_, "attribution", "watermark"),
     )
     new_bundle = bundles.make(bundle_parts, out)
-    print(f"{len(new_bundle.files)} files in {out}.")
+    print_text(f"{len(new_bundle.files)} files in {out}.")
     print_note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
     return 0
 

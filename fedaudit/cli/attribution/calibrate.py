@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet
 from fedaudit.system.numbers import count_of
 
@@ -70,22 +71,24 @@ def calibrate(
             progress=bar("simulating federations"),
         )
     beside = f", {count_of(unopened, 'unopened commitment')} beside" if unopened else ""
-    print(
+    print_text(
         f"Federations of {count_of(len(stored_scores.clients), 'client')}, "
         f"{count_of(len(stored_scores.rounds), 'round')} and "
         f"{count_of(len(stored_scores.marks), 'mark')} like these{beside}, {federations} of each "
         "kind:\n"
     )
-    print("\n".join(_table(result.points, tau)))
+    print_text("\n".join(_table(result.points, tau)))
     least = calibration.least_found(result.points)
     if least is None:
         most = calibration.STRENGTHS[-1]
-        print(f"\nNot even a mark that shows with Z {most:g} on average is found in 90 % of them.")
+        print_text(
+            f"\nNot even a mark that shows with Z {most:g} on average is found in 90 % of them."
+        )
     else:
-        print(f"\nA mark that shows with Z {least:g} on average is found in 90 % of them.")
+        print_text(f"\nA mark that shows with Z {least:g} on average is found in 90 % of them.")
         if known:
-            print(_share_text(least, *known))
-    print("\n" + "\n".join(_client_table(result)))
+            print_text(_share_text(least, *known))
+    print_text("\n" + "\n".join(_client_table(result)))
     return 0
 
 

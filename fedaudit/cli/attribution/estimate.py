@@ -9,6 +9,7 @@ import typer
 
 from fedaudit.cli.attribution import sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet
 from fedaudit.system.numbers import count_of
 
@@ -71,13 +72,13 @@ def estimate(
             plan, out, log_path, progress=bar("asking for sums")
         )
     count = sum(len(r.estimates) for r in estimates.rounds)
-    print(
+    print_text(
         f"{count_of(len(estimates.rounds), 'round')} with {count_of(count, 'estimate')} in {out}, "
         f"{count_of(plan.queries, 'sum')}, {seconds:.0f} s."
     )
     given_away = (*forecast.describe_choices(plan), *forecast.describe_exposure(plan))
-    print("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
-    print(
+    print_text("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
+    print_text(
         f"SHA-256 of {estimates_folder.NAME}: {sha256(out / estimates_folder.NAME)}. It is in the "
         "ledger and the log; tell it to whoever may have to check the estimates."
     )

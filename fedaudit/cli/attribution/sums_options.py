@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.api.errors import UsageError
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Seed
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def print_dry_run(
     from fedaudit.attribution.server import collusion, dry_run
 
     collusion_lines = collusion.describe_collusion(plan, colluding)
-    print(
+    print_text(
         "\n".join(
             [*dry_run.describe_plan(plan, marks, worker_options), *collusion_lines, *extra_lines]
         )

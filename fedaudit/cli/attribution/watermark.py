@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Device, Dtype, Quiet, Seed, Set, Template
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def make(
             ),
             bar,
         )
-    print(f"{result.count} documents with mark {result.mark.id} in {out}.")
-    print(f"Its commitment is {result.commitment}: publish it before anybody trains.")
+    print_text(f"{result.count} documents with mark {result.mark.id} in {out}.")
+    print_text(f"Its commitment is {result.commitment}: publish it before anybody trains.")
     for line in unread_caveat(documents, result.unread):
         print_note(f"{line}; {out} is without them.", quiet=quiet)
     print_note(f"{watermark} holds the key that finds the mark: keep it secret.", quiet=quiet)
@@ -98,7 +99,7 @@ def commitment(
 
     public_commitments = watermarking.publish_commitments(watermark, out)
     for entry in public_commitments.commitments:
-        print(f"{entry.sha256}  {entry.id}  {entry.plugin}")
+        print_text(f"{entry.sha256}  {entry.id}  {entry.plugin}")
     return 0
 
 
@@ -142,7 +143,7 @@ def check(
             dtype=dtype,
             progress=bar("testing"),
         )
-    print("\n".join(_lines(scores, z)))
+    print_text("\n".join(_lines(scores, z)))
     if any(score.z > z for _, score in scores):
         return VERDICT_CODES["fail"]
     return VERDICT_CODES["pass" if all(score.n for _, score in scores) else "inconclusive"]

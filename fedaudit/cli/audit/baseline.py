@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.cli.console import print_text
+
 if TYPE_CHECKING:
     from fedaudit.report.baseline import BaselineComparison
 
@@ -31,7 +33,7 @@ def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "Basel
     print_tables(baseline_tables(comparison), console())
     print_lines(f"* {reason}" for reason in comparison.reasons)
     verdicts = baseline["verdict"]["status"], report["verdict"]["status"]
-    print(
+    print_text(
         f"\nAgainst the baseline: {comparison.status} (verdicts: {verdicts[0]}, then {verdicts[1]})"
     )
     return comparison

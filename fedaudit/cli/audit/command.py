@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -272,7 +273,7 @@ def _run(
     print_note(f"All tables: fedaudit report {session.folder}", quiet=quiet)
     if baseline is None:
         return verdict_code(report)
-    print()
+    print_text()
     comparison = print_gate(baseline, report)
     write_gate(comparison, session.folder / "baseline.json")
     return gate_code(comparison)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Json
 
 
@@ -48,7 +49,7 @@ def compare(
         gate_result = print_gate(*reports)
     else:
         print_tables(comparison_tables(comparison), console())
-        print(f"Verdicts: {', then '.join(map(_verdict_text, reports))}.")
+        print_text(f"Verdicts: {', then '.join(map(_verdict_text, reports))}.")
     if json is not None:
         table = {**document.to_plain(asdict(comparison), "comparison"), "verdicts": verdicts}
         table |= {"gate": gate_table(gate_result)} if gate_result else {}

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fedaudit.cli.console import WIDTH
+from fedaudit.cli.console import WIDTH, print_text
 
 if TYPE_CHECKING:
     from fedaudit.assessment.cost import Cost
@@ -53,7 +53,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
     for line in map(make_visible, lines):
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
+        print_text(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def duration(seconds: float) -> str:

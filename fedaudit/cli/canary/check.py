@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Canaries, Quiet, Template
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def check(
     model = load_base(base, device="cpu")
     rows = _rows(model, records, template, Training(max_length=max_length, learned=learned))
     covered = loss_coverage(canary_set, client, rows, model.tokenizer.decode)
-    print(describe(covered, client))
+    print_text(describe(covered, client))
     complete = all(c.is_whole for c in covered)
     if not complete:
         print_note("Fix the training, or plant the canaries in another form.", quiet=quiet)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet, Template
 
 
@@ -102,11 +103,11 @@ def make(
     )
     canary_file.write(canary_set, out)
     copies = sum(canary.times for canary in canary_set.planted)
-    print(
+    print_text(
         f"{len(canary_set.planted):,} canaries in {copies:,} copies and "
         f"{len(canary_set.controls):,} controls, of {canary_set.space.size:,} secrets, in {out}."
     )
-    print(
+    print_text(
         f"Their commitment is {canary_file.commitment(canary_set)}: "
         "publish it before anybody trains."
     )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Canaries, Quiet, Template
 
 
@@ -40,7 +41,7 @@ def plant(
             seed=seed,
         )
     )
-    print(
+    print_text(
         f"{done.records:,} records in {out}: {done.copies:,} of them are copies of "
         f"{done.canaries:,} canaries of {client}."
     )

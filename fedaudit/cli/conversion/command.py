@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _show(imported: "Imported", out: Path) -> None:
         fill = textwrap.TextWrapper(
             width=WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
         )
-        print("\n".join(fill.wrap(make_visible(fact))))
+        print_text("\n".join(fill.wrap(make_visible(fact))))
 
 
 def _facts(imported: "Imported", out: Path) -> Iterator[tuple[str, str]]:

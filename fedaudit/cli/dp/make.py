@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet, Template
 
 if TYPE_CHECKING:
@@ -102,12 +103,12 @@ def make(
     tokenizer = load_base(base, device="cpu").tokenizer
     coin_set = coin_generator.make(request, [tokenizer.decode([i]) for i in range(len(tokenizer))])
     coin_file.write(coin_set, out)
-    print(
+    print_text(
         f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are to be "
         "planted."
     )
-    print(_power(coin_set))
-    print(
+    print_text(_power(coin_set))
+    print_text(
         f"Their commitment is {coin_file.commitment(coin_set)}: publish it before anybody trains."
     )
     print_note(f"{out} holds the coins: keep it to yourself.", quiet=quiet)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Coins, Quiet, Template
 
 
@@ -35,6 +36,6 @@ def plant(
             coins=coins, records=records, out=out, client=client, template=template, seed=seed
         )
     )
-    print(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
+    print_text(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
     print_note(f"Whoever trains on {out} must not know which records are canaries.", quiet=quiet)
     return 0

@@ -9,7 +9,7 @@ from fedaudit.report.data_frame import FIELDS, scope_columns
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = (*"=+-@\t\r＝＋－＠",)
 """First characters of a text that a spreadsheet would take for a formula."""
 
 

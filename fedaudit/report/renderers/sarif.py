@@ -164,7 +164,7 @@ def _result(
         "ruleIndex": list(RULES).index(rule),
         "kind": kind,
         "level": level,
-        "message": {"text": make_visible(text)},
+        "message": {"text": make_visible(text).replace("](", "] (")},  # a link in no viewer
         "partialFingerprints": {FINGERPRINT: digest},
         "properties": _visible(properties),
     }
