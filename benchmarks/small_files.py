@@ -192,7 +192,7 @@ def lines(run: Path) -> Iterator[str]:
             edit(table)
             path.unlink(missing_ok=True)
             path.write_text(json.dumps(table), "utf-8")
-            same = checkpoint.fingerprints(base) == checkpoint.fingerprints(
+            same = checkpoint.fingerprint(base) == checkpoint.fingerprint(
                 nano.folder()
             ) and adapters.fingerprint(adapter) == adapters.fingerprint(trained)
             said, result = outcome(base, adapter, documents)

@@ -226,9 +226,9 @@ def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: Defens
 
     The verdict stays as it is: these results are not judged.
     """
-    from fedaudit.report.redaction import Redactor, key_for
+    from fedaudit.report.redaction import Redactor, user_key
 
-    section = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+    section = run_defenses(plan, folder, Redactor(user_key()), watch)
     full_report = replace(report, defenses=section)
     write(full_report, folder / "report.json")
     return full_report

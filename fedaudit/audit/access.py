@@ -88,7 +88,7 @@ def load_engine(
     engine, base = factory.make_engine(
         config, request.engine, request.vllm, lambda: UnfinishedBatch(kept)
     )
-    if audited.base_sha256 not in ("", base.sha256, base.earlier):
+    if audited.base_sha256 not in ("", base.sha256):
         raise InputError(
             f"The base {audited.base} is another base than the one that the federation was trained "
             f"on (SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."

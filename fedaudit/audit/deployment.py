@@ -54,7 +54,7 @@ def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGat
     if not (folder / client).is_dir():
         raise InputError(f"{run} lacks {DEPLOYED}/{client}, which {client} deployed.")
     base = load_base(federation.manifest.base.name, device=device, fetch=False)
-    if not base.known_as(federation.manifest.base.sha256):
+    if base.sha256 != federation.manifest.base.sha256:
         raise InputError(f"The base {base.name} is not the one that {run} was trained on.")
     deployed = DeployedClient(
         engine=LocalEngine(base, template=federation.template),

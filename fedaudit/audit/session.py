@@ -41,7 +41,7 @@ from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.document import Report, read, write
-from fedaudit.report.redaction import Redactor, key_for
+from fedaudit.report.redaction import Redactor, user_key
 from fedaudit.system import outputs
 from fedaudit.system.files import existing_parent, make_folder
 from fedaudit.system.locks import locked
@@ -117,9 +117,8 @@ class AuditSession:
         self.fingerprint = self._pipeline.fingerprint_of(inputs)
         self.folder = folder or self._default_folder()
         self._check_folder()
-        key, note = (redactor.key, "") if redactor else key_for(self.folder if folder else RUNS)
-        self._redactor = redactor or Redactor(key)
-        self.notes = [*self._target_notes(), *([note] if note else [])]
+        self._redactor = redactor or Redactor(user_key())
+        self.notes = list(self._target_notes())
         """What to tell the user before the audit runs."""
 
     @property

@@ -60,7 +60,7 @@ def reproduce(
     )
     from fedaudit.cli.simulate import given_settings
     from fedaudit.config import profile as profiles
-    from fedaudit.report.redaction import Redactor, key_for
+    from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
     from fedaudit.system.new_folders import new_folder
@@ -68,10 +68,7 @@ def reproduce(
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
     folder = report_folder(out, Path("runs") / "reproduce" / chosen.name, json, "reproduce")
-    key, note = key_for(folder)
-    if note:
-        print_note(note, quiet=quiet)
-    redactor = Redactor(key)
+    redactor = Redactor(user_key())
     with (
         new_folder(folder),
         training_progress(quiet) as listener,

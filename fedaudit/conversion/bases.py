@@ -49,7 +49,7 @@ def describe(name: str) -> manifest.BaseModel:
                 raise
             return manifest.BaseModel(name=name, sha256="")
     checkpoint.check(path)
-    return manifest.BaseModel(name=name, sha256=checkpoint.fingerprints(path)[0])
+    return manifest.BaseModel(name=name, sha256=checkpoint.fingerprint(path))
 
 
 def on_this_machine(name: str) -> str:

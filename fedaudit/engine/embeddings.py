@@ -25,7 +25,7 @@ def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
     checkpoint.check_loaded(info, path, allowed=("pooler.",))
     checkpoint.check_finite(model, path)
     model.requires_grad_(False).eval().to(torch_device)
-    return LoadedBase(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
+    return LoadedBase(name, path, checkpoint.fingerprint(path), model, tokenizer)
 
 
 @torch.inference_mode()

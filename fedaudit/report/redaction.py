@@ -24,8 +24,6 @@ from fedaudit.system.files import atomic_text, read_regular
 KEY_FILE = "redaction-key"
 """The key's name in the user's configuration: 64 hexadecimal digits and a newline."""
 
-OLD_KEY_FILE = ".redaction-key"
-"""The key's file name in an output folder, where earlier versions put it."""
 
 CONFIG = "FEDAUDIT_CONFIG"
 """The environment variable that names another folder for the user's configuration."""
@@ -71,19 +69,9 @@ def readable_mask(mask: Mapping[str, Any]) -> str:
     return make_visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
 
 
-def key_for(folder: Path) -> tuple[bytes, str]:
-    """Return the key for a report in a folder, and a note for the user if there is one.
-
-    It is the user's key for every folder, so that masks match across reports. If an earlier version
-    of fedaudit left a key in the folder, that key is used, so that masks match the reports there.
-    """
-    old = folder / OLD_KEY_FILE
-    if not old.exists():
-        return load_or_create_key(config_folder()), ""
-    return load_key(old), (
-        f"The masks are made with {old}, the key of an earlier version: do not pass it on with the "
-        f"report. Without it they are made with {config_folder() / KEY_FILE}."
-    )
+def user_key() -> bytes:
+    """Return the user's key, the same for every folder, so that masks match across reports."""
+    return load_or_create_key(config_folder())
 
 
 def config_folder() -> Path:

@@ -14,7 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.config.profile import Variant
 from fedaudit.config.registry import GROUP
-from fedaudit.engine.loading.checkpoint import fingerprints
+from fedaudit.engine.loading.checkpoint import fingerprint
 from fedaudit.federation import manifest
 from fedaudit.simulation.config import Simulation
 from fedaudit.system.files import atomic_text, read_json, sha256
@@ -84,7 +84,7 @@ def _content(path: Path) -> object:
         if path.is_file():
             return sha256(path)
         if (path / "config.json").is_file():
-            return fingerprints(path)[0]
+            return fingerprint(path)
         if any((path / marker).is_file() for marker in SPACY):
             return [(str(one.relative_to(path)), sha256(one)) for one in sorted(_files(path))]
         return None

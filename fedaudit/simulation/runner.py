@@ -191,7 +191,7 @@ def _open_or_create(
     config, out = run.config, run.out
     if existing is None:
         start_manifest = initialization.create(config, out, base, run.aggregator)
-    elif base.known_as(existing.base.sha256):
+    elif base.sha256 == existing.base.sha256:
         start_manifest = existing
         remove_stale_stages(out, below=True)
     else:

@@ -250,8 +250,9 @@ def test_another_audit_does_not_go_on_with_it(stopped, refused, words, says):
 def test_what_was_changed_is_named(stopped, refused, tmp_path, file, says):
     here = tmp_path / "here"
     shutil.copytree(stopped, here)
-    with (here / file).open("a") as changed:
-        changed.write("\n")
+    content = (here / file).read_bytes()
+    tensors = b"\3" + bytes(7) + b"{ }"  # another file without tensors
+    (here / file).write_bytes(tensors if file.endswith("tensors") else content + b"\n")
     refused(3, "--out", "again", "--resume", cwd=here, says=says)
 
 

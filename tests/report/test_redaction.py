@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError, Interrupted
 from fedaudit.report.redaction import (
     KEY_FILE,
-    OLD_KEY_FILE,
     Redactor,
     config_folder,
     is_hidden,
-    key_for,
     load_key,
     load_or_create_key,
     make_visible,
     readable_mask,
+    user_key,
 )
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
@@ -81,26 +80,12 @@ def test_the_key_is_the_users_wherever_the_report_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert config_folder() == tmp_path / "home/.config/fedaudit"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    key, said = key_for(tmp_path / "one")
-    assert (key, said) == key_for(tmp_path / "two")
-    assert said == ""
+    key = user_key()
+    assert key == user_key()
     assert load_key(tmp_path / "xdg/fedaudit/redaction-key") == key
     assert stat.S_IMODE((tmp_path / "xdg/fedaudit").stat().st_mode) == 0o700
-    assert not (tmp_path / "one").exists()
     monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own"))
-    assert key_for(tmp_path / "one")[0] == load_key(tmp_path / "own/redaction-key") != key
-
-
-def test_the_key_that_an_earlier_version_left_in_a_folder_still_matches_its_report(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own"))
-    (tmp_path / OLD_KEY_FILE).write_text("5e" * 32 + "\n")
-    (tmp_path / OLD_KEY_FILE).chmod(0o600)
-    key, said = key_for(tmp_path)
-    assert key == bytes([0x5E]) * 32
-    assert "do not pass it on with the report" in said
-    assert not (tmp_path / "own").exists()
+    assert user_key() == load_key(tmp_path / "own/redaction-key") != key
 
 
 def test_a_configuration_that_cannot_be_made_is_one_line_that_names_the_variable(
@@ -109,7 +94,7 @@ def test_a_configuration_that_cannot_be_made_is_one_line_that_names_the_variable
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "file/below"))
     with pytest.raises(InputError, match="Name another folder with FEDAUDIT_CONFIG"):
-        key_for(tmp_path)
+        user_key()
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def engine_for(base: str, sha256: str, worker_options: WorkerOptions) -> "LocalE
     from fedaudit.engine.local import LocalEngine
 
     loaded = load_base(base, device=worker_options.device, dtype=worker_options.dtype, fetch=False)
-    if sha256 and not loaded.known_as(sha256):
+    if sha256 and loaded.sha256 != sha256:
         raise InputError(
             f"The base {base} is not the one that the federation was trained on (SHA-256 "
             f"{loaded.sha256[:12]}, not {sha256[:12]})."

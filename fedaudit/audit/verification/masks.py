@@ -8,14 +8,7 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
 from fedaudit.data import corpus
-from fedaudit.report.redaction import (
-    KEY_FILE,
-    OLD_KEY_FILE,
-    Redactor,
-    config_folder,
-    is_mask,
-    load_key,
-)
+from fedaudit.report.redaction import KEY_FILE, Redactor, config_folder, is_mask, load_key
 
 _RECORD = re.compile(r"record-([0-9a-f]{16})")
 
@@ -32,12 +25,11 @@ def stated_masks(report: Mapping[str, Any]) -> set[str]:
     return set(_hmacs([report["findings"], scopes]))
 
 
-def key_at_hand(folder: Path) -> bytes | None:
-    """Return the masking key for a report in a folder, or None if no key can be read."""
+def key_at_hand() -> bytes | None:
+    """Return the user's masking key, or None if it cannot be read."""
     try:
-        paths = (folder / OLD_KEY_FILE, config_folder() / KEY_FILE)
-        path = next((path for path in paths if path.is_file()), None)
-        return load_key(path) if path else None
+        path = config_folder() / KEY_FILE
+        return load_key(path) if path.is_file() else None
     except InputError:  # a key that others can read, or no config folder
         return None
 

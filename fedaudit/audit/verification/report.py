@@ -1,6 +1,6 @@
 """Verifying a report against its own measurements and the files that are at hand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ NO_HASH = "the report has no hash of it"
 OTHER_DIGESTS_REASON = (
     "of strings in these records; others were made with another key or are of no record"
 )
-EARLIER = "by the fingerprint of an earlier version, which leaves out {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def verify_report(report: Report, folder: Path, root: Path | None = None) -> Ite
     data = [_file("data", row, folders) for row in report["data"]]
     yield from data
     same = [_at_hand(check.name, folders) for check in data if check.state == "same"]
-    yield from _masks(report, folder, [path for path in same if path])
+    yield from _masks(report, [path for path in same if path])
     for row in report["artifacts"]:
         yield _file("artifact", row, [folder, *folders])
 
@@ -72,12 +71,12 @@ def verdict(report: Report) -> Check:
     return Check(state=state, kind="verdict", name=name, why=result.message.rstrip("."))
 
 
-def _masks(report: Report, folder: Path, files: Sequence[Path]) -> Iterator[Check]:
+def _masks(report: Report, files: Sequence[Path]) -> Iterator[Check]:
     """Yield the number of masks that belong to strings in the files of records, if any."""
     stated = masks.stated_masks(report)
     if not stated:
         return
-    key = masks.key_at_hand(folder)
+    key = masks.key_at_hand()
     matches = (
         stated & masks.known_masks(files, masks.record_template(report), key) if key else set()
     )
@@ -99,12 +98,16 @@ def _target(target: Report, folders: Sequence[Path]) -> Iterator[Check]:
 
 
 def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
+    from fedaudit.engine.loading.checkpoint import fingerprint
+
     folder = nano.folder() if name == nano.BASE else _at_hand(name, folders) or _cached(name)
-    return _folder("base", name, stated, folder, _of_base)
+    return _folder("base", name, stated, folder, fingerprint)
 
 
-def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashes: Any) -> Check:
-    """Compare a folder's fingerprint with the stated one, which may be an earlier version's."""
+def _folder(
+    kind: str, name: str, stated: str | None, folder: Path | None, digest: Callable[[Path], str]
+) -> Check:
+    """Compare a folder's fingerprint with the stated one."""
     check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
     if not stated:
         return check
@@ -112,37 +115,21 @@ def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashe
     if folder is None or not folder.is_dir():
         return check
     try:
-        fingerprints = dict(hashes(folder))
+        found = digest(folder)
     except (InputError, OSError) as error:
         return replace(check, why=_reason(error))
-    if stated not in fingerprints:
-        return _mark_differing(check, next(iter(fingerprints), ""), stated)
-    why = EARLIER.format(fingerprints[stated]) if fingerprints[stated] else ""
-    algorithm = "sha256" if fingerprints[stated] == adapters.CONFIG else "dirHash"
-    return replace(check, state="same", why=why, digest={algorithm: stated})
+    return (
+        replace(check, state="same") if found == stated else _mark_differing(check, found, stated)
+    )
 
 
-def _of_adapter(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the fingerprints that an adapter's folder may have, and what each leaves out."""
+def _of_adapter(folder: Path) -> str:
+    """Return the fingerprint of an adapter's folder, or of all adapters of a deployment."""
     deployed = folder.resolve()
-    if deployed.parent.name == DEPLOYED and not (folder / adapters.WEIGHTS).exists():
-        paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
-        yield (
-            hash_files({path.relative_to(deployed).as_posix(): sha256(path) for path in paths}),
-            "",
-        )
-        return
-    yield adapters.fingerprint(folder), ""
-    yield sha256(folder / adapters.WEIGHTS), adapters.CONFIG
-
-
-def _of_base(folder: Path) -> Iterator[tuple[str, str]]:
-    from fedaudit.engine.loading.checkpoint import fingerprints
-
-    now, earlier = fingerprints(folder)
-    yield now, ""
-    if earlier not in ("", now):
-        yield earlier, "files of the tokenizer"
+    if deployed.parent.name != DEPLOYED or (folder / adapters.WEIGHTS).exists():
+        return adapters.fingerprint(folder)
+    paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
+    return hash_files({path.relative_to(deployed).as_posix(): sha256(path) for path in paths})
 
 
 def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:

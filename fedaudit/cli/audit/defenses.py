@@ -73,7 +73,7 @@ def add_defenses(
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, training_progress
     from fedaudit.report import document
-    from fedaudit.report.redaction import Redactor, key_for
+    from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.system.outputs import REPORT, write_output
 
     print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
@@ -81,7 +81,7 @@ def add_defenses(
         watch = DefenseWatch(
             note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar
         )
-        section = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+        section = run_defenses(plan, folder, Redactor(user_key()), watch)
     full_report = {**report, "defenses": document.to_plain(section, "defenses")}
     document.validate(full_report)
     for path in filter(None, (folder / "report.json", copy)):

@@ -106,17 +106,9 @@ def check_files(folder: Path) -> None:
             check_size(path.read_bytes(), path)
 
 
-def fingerprints(folder: Path) -> tuple[str, str]:
-    """Return a model's fingerprint, and the fingerprint that earlier versions of fedaudit used.
-
-    The first is a SHA-256 over all files that are read. The earlier one covered config.json,
-    tokenizer.json and the weights beside them; it is empty if weights lie in other folders.
-    """
-    hashes = {name: sha256(folder / name) for name in files(folder)}
-    weights = {name for name in hashes if name.endswith(".safetensors")}
-    counted = weights | hashes.keys() & {"config.json", "tokenizer.json"}
-    aside = any("/" in name for name in weights)
-    return hash_files(hashes), "" if aside else hash_files({name: hashes[name] for name in counted})
+def fingerprint(folder: Path) -> str:
+    """Return a model's fingerprint: one SHA-256 over all files that are read."""
+    return hash_files({name: sha256(folder / name) for name in files(folder)})
 
 
 def files(folder: Path) -> list[str]:

@@ -44,12 +44,6 @@ class LoadedBase:
     sha256: str
     model: PreTrainedModel
     tokenizer: Any
-    earlier: str = ""
-    """The fingerprint of the base in federations written by an earlier fedaudit."""
-
-    def known_as(self, sha256: str) -> bool:
-        """Tell whether the fingerprint of a base in a manifest is this base's."""
-        return bool(sha256) and sha256 in (self.sha256, self.earlier)
 
     @property
     def context_length(self) -> int:
@@ -119,8 +113,7 @@ def load_base(
     checkpoint.check_whole(model, info, path)
     checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(torch_device)
-    fingerprint, earlier = checkpoint.fingerprints(path)
-    base = LoadedBase(name, path, fingerprint, model, tokenizer, earlier)
+    base = LoadedBase(name, path, checkpoint.fingerprint(path), model, tokenizer)
     model_check.check(model, path, base.context_length, cached=cached)
     return base
 

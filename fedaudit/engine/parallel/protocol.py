@@ -44,8 +44,6 @@ class EngineInfo:
     """The description of a base that an engine has loaded."""
 
     sha256: str
-    earlier: str
-    """The fingerprint of the base in federations written by an earlier fedaudit."""
     dtype: str
     context_length: int
     prompt_starts: Mapping[str, tuple[int, ...]]
@@ -74,7 +72,6 @@ def describe(engine: LocalEngine) -> EngineInfo:
     """Return the description of an engine's base."""
     return EngineInfo(
         sha256=engine.base.sha256,
-        earlier=engine.base.earlier,
         dtype=str(engine.base.model.dtype),
         context_length=engine.context_length,
         prompt_starts=engine.prompt_starts,

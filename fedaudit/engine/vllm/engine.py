@@ -167,7 +167,6 @@ def start_engine(
         raise UsageError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
     path = loader.locate(config.base, fetch=config.fetch)
     model = empty_model(path)
-    sha256, earlier = checkpoint.fingerprints(path)
     args = ServerArgs(
         installation=installation,
         path=path,
@@ -184,8 +183,7 @@ def start_engine(
         raise
     weakref.finalize(engine, process.close)
     info = EngineInfo(
-        sha256=sha256,
-        earlier=earlier,
+        sha256=checkpoint.fingerprint(path),
         dtype=f"torch.{dtype}",
         context_length=engine.context_length,
         prompt_starts=engine.prompt_starts,

@@ -207,15 +207,14 @@ def test_weights_below_the_folder_count(model, base):
     sharded(model, "parts/a.safetensors")
     first = loader.load_base(str(model), device="cpu")
     assert "parts/a.safetensors" in checkpoint.files(model)
-    assert first.earlier == ""  # it would have been of the decoy alone
     part = model / "parts/a.safetensors"
     save_file({n: t * 1.01 for n, t in load_file(part).items()}, part, metadata={"format": "pt"})
     assert loader.load_base(str(model), device="cpu").sha256 != first.sha256
 
 
 def test_a_fingerprint_is_over_every_file_that_is_read(model, base):
-    whole, earlier = checkpoint.fingerprints(model)
-    assert (whole, earlier) == (base.sha256, base.earlier)
+    whole = checkpoint.fingerprint(model)
+    assert whole == base.sha256
     names = sorted(
         path.name for path in model.iterdir() if path.suffix in (".json", ".safetensors")
     )
@@ -224,22 +223,13 @@ def test_a_fingerprint_is_over_every_file_that_is_read(model, base):
     assert whole == hashlib.sha256(lines.encode()).hexdigest()
     (model / "README.md").write_text("not part of it")
     (model / "notes.json").write_text("{}")
-    assert checkpoint.fingerprints(model) == (whole, earlier)
+    assert checkpoint.fingerprint(model) == whole
     further = ("merges.txt", "vocab.json", "tokenizer.model", "special_tokens_map.json")
     for name in (*names, *further, "chat_template.jinja", "additional_chat_templates/a.jinja"):
         path = model / name
         path.parent.mkdir(exist_ok=True)
         content = path.read_bytes() if path.exists() else None
         path.write_bytes((content or b"") + b" ")
-        now = checkpoint.fingerprints(model)
-        assert now[0] != whole, name
-        assert (now[1] != earlier) == (name in (CONFIG, "tokenizer.json", WEIGHTS))
+        assert checkpoint.fingerprint(model) != whole, name
         path.unlink() if content is None else path.write_bytes(content)
-    assert checkpoint.fingerprints(model) == (whole, earlier)
-
-
-def test_a_federation_of_an_earlier_fedaudit_knows_its_base(base):
-    assert base.known_as(base.sha256)
-    assert base.known_as(base.earlier)
-    assert not base.known_as("")
-    assert not base.known_as("0" * 64)
+    assert checkpoint.fingerprint(model) == whole

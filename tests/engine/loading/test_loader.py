@@ -72,7 +72,7 @@ def small_llama(tmp_path_factory, base):
 
 def test_the_built_in_base_has_a_name_a_fingerprint_and_no_gradients(base):
     assert base.name == "fedaudit-nano"
-    assert (base.sha256, base.earlier) == checkpoint.fingerprints(base.path)
+    assert base.sha256 == checkpoint.fingerprint(base.path)
     assert not base.model.training
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.model.dtype == torch.float32  # "auto" on a CPU
