@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.attribution.server.estimation import start_adapter
+from fedaudit.attribution.server.stored_updates import start_adapter
 from fedaudit.config import registry
 from fedaudit.engine.lora.sketch import cosines, sketch_update
 from fedaudit.federation import adapters

@@ -13,7 +13,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution import measurements
-from fedaudit.attribution.server import estimation
+from fedaudit.attribution.server import stored_updates
 from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation, name_rounds
@@ -84,7 +84,7 @@ def _starts(federation: Federation) -> dict[int, str]:
     rule = federation.manifest.aggregation
     aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
     return {
-        record.round: estimation.start_adapter(federation, aggregator, record)
+        record.round: stored_updates.start_adapter(federation, aggregator, record)
         for record in federation.manifest.rounds[1:]
         if record.clients
     }

@@ -18,7 +18,7 @@ from fedaudit.api.progress import Progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, engine_for
-from fedaudit.attribution.server import estimation
+from fedaudit.attribution.server import stored_updates
 from fedaudit.audit import result_contract
 from fedaudit.config import registry
 from fedaudit.federation import adapters
@@ -106,7 +106,7 @@ def _round_record(federation: Federation, aggregator: Aggregator, record: Round)
 
     def update(client: str) -> Update:
         start = adapters.read(
-            federation.path / estimation.start_adapter(federation, aggregator, record)
+            federation.path / stored_updates.start_adapter(federation, aggregator, record)
         )
         return aggregator.difference(start, adapters.read(federation.path / record.clients[client]))
 

@@ -8,7 +8,8 @@
   and the decision.
 * `decision_rows`: Rows of a decision, checked against the scores as far as possible without the
   sets of sums.
-* `opened_marks`: What of a decision can be checked where a bundle opens only some of the marks.
+* `opened_marks`: Accusations decided again: by the opened marks alone, and at the usual error
+  level.
 * `report_comparison`: The report of a bundle, compared with what follows from its scores.
 * `report_file`: A report of `attribute decide` on disk, as it is in a bundle and needed for a
   verification.

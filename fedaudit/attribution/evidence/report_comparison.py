@@ -95,6 +95,8 @@ def _compare_header(report: Report, again: Report, *, lacks_log: bool) -> Iterat
     yield Check(state=state_of(files == expected), kind="report", name="data", why=why)
     sections = set(report) ^ set(again)
     odd = sorted(sections | {n for n in OTHER_SECTIONS if report.get(n) != again.get(n)})
+    if not lacks_log and report["run"]["id"] != again["run"]["id"]:
+        odd.append("run id")
     if {**report["budget"], "seconds": 0} != {**again["budget"], "seconds": 0}:
         odd.append("budget")
     yield Check(state=state_of(not odd), kind="report", name="other sections", why=", ".join(odd))

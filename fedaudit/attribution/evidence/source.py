@@ -49,6 +49,7 @@ def check_source(
     Raises InputError for the log of another run.
     """
     named: dict[str, object] = {
+        "schema_version": bundles.SCHEMA_VERSION,
         "run": estimates.run,
         "rounds": tuple(r.round for r in estimates.rounds),
         "clients": estimates.clients,
@@ -56,6 +57,8 @@ def check_source(
         "estimates": sha256(folder / bundles.ESTIMATES / estimates_file.NAME),
     }
     odd = [name for name, value in named.items() if getattr(bundle, name) != value]
+    adapters = (f"{bundles.ESTIMATES}/{name}" for name in estimates_file.adapter_files(estimates))
+    odd += ["files"] * any(name not in bundle.files for name in adapters)
     why = f"not as the estimates and the report have them: {', '.join(odd)}" if odd else ""
     yield Check(state=state_of(not odd), kind="bundle", name="names its contents", why=why)
     yield _check_estimates(str(named["estimates"]), estimates.run, evidence, report)

@@ -76,7 +76,7 @@ def verify_bundle(
         yield from checks
     else:
         yield from opened_marks.withhold(checks, [m for m in scores.marks if m not in opened])
-        yield from opened_marks.check_accusations(report, scores, opened, public, log)
+    yield from opened_marks.check_accusations(report, scores, opened, public, log)
     clients = [*decision_rows.flagged_clients(report), *([client] if client else [])]
     yield from decision_rows.check_statistics(report, scores, list(dict.fromkeys(clients)), opened)
 

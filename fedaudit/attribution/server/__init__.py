@@ -16,6 +16,8 @@
   possible ones.
 * `simulation_report`: The report that a complete simulation left in its folder: when it began, how
   long it took.
+* `stored_updates`: Single updates that a federation has stored: what sums are asked over, and how
+  alike they are.
 * `sum_plan`: The plan of the sums to ask for: designs for every participant of every round.
 * `sums_log`: The server's log of sums, which it keeps to itself: every set it ever asked for, and
   the seed.

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Aggregator, Update
+from fedaudit.api.plugin import Update
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
 from fedaudit.attribution.server import ledger, simulation_report, sums_log
 from fedaudit.attribution.server.masks import masks
+from fedaudit.attribution.server.stored_updates import plaintext_updates
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import adapters, commitments, secure_sums
 from fedaudit.federation.folder import Federation
-from fedaudit.federation.manifest import Round
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.combinations import Combination, Members
 from fedaudit.system.files import sha256
@@ -251,32 +251,6 @@ def _sums(plan: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
     yield from zip(sets, answers, strict=True)
 
 
-def plaintext_updates(
-    federation: Federation, aggregator: Aggregator, record: Round
-) -> "dict[str, Update]":
-    """Return every participant's update; raises InputError if the folder lacks one."""
-    start = adapters.read(federation.path / start_adapter(federation, aggregator, record))
-    if missing := [client for client in record.participants if client not in record.clients]:
-        raise InputError(
-            f"{federation.path} has neither the update of {missing[0]} in round {record.round} nor "
-            "sums: there is nothing to estimate from."
-        )
-    trained = {
-        client: adapters.read(federation.path / record.clients[client])
-        for client in record.participants
-    }
-    shapes = {
-        client: {name: t.shape for name, t in tensors.items()}
-        for client, tensors in trained.items()
-    }
-    if odd := [client for client, s in shapes.items() if s != shapes[record.participants[0]]]:
-        raise InputError(
-            f"{federation.path}: the adapter of {odd[0]} in round {record.round} has not the "
-            f"shapes of that of {record.participants[0]}: their updates cannot be added."
-        )
-    return {client: aggregator.difference(start, tensors) for client, tensors in trained.items()}
-
-
 def update_dimension(plan: SumPlan) -> int:
     """Return how many numbers an update has under the federation's aggregation rule."""
     return sum(shape.numel() for shape in _shapes(plan).values())
@@ -288,13 +262,6 @@ def _shapes(plan: SumPlan) -> "dict[str, torch.Size]":
     initial = adapters.read(federation.path / federation.manifest.rounds[0].adapter)
     update = plan.aggregator.difference(initial, initial)
     return {name: tensor.shape for name, tensor in update.items()}
-
-
-def start_adapter(federation: Federation, aggregator: Aggregator, record: Round) -> str:
-    """Return the adapter that clients started from in a round."""
-    return federation.manifest.rounds[
-        0 if aggregator.merges_each_round else record.round - 1
-    ].adapter
 
 
 def _append_to_ledger(plan: SumPlan, number: int) -> str:

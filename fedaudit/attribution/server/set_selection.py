@@ -9,7 +9,7 @@ from fedaudit.attribution.server.round_designs import SHARED, PairDesign, RoundD
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
-from fedaudit.metrics.attribution.sum_leakage import sum_leakage
+from fedaudit.metrics.attribution.sum_leakage import InnerProducts, sum_leakage
 
 Weights = Mapping[str, float]
 ROUNDING = 1e-9
@@ -97,9 +97,11 @@ def shared(
     seed: int,
     relative_weights: Weights,
     hidden: float,
+    products: Mapping[int, InnerProducts],
 ) -> dict[int, RoundDesign]:
     """Return the sets that each round's estimates share.
 
+    `products` are those of the rounds whose updates are stored, which the check is then about.
     Raises ExposureError if the sums over these sets and the round's own sum leave less than the
     share `hidden` of a client's update, in variance: drawing again in that case would make the
     distribution of the sets depend on the clients.
@@ -109,7 +111,7 @@ def shared(
         participants, rule = manifest.rounds[number].participants, rules[number]
         sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
         weights = {name: relative_weights[name] for name in participants}
-        result = sum_leakage(sets.sets, rule.threshold, weights)
+        result = sum_leakage(sets.sets, rule.threshold, weights, products=products.get(number))
         client, left = result.least_hidden
         if left < hidden * (1 - ROUNDING) or (hidden and result.determined):
             raise ExposureError(

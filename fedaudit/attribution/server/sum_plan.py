@@ -2,8 +2,9 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedaudit.attribution.server import defaults, masks, set_selection, shared_d
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
 from fedaudit.attribution.server.set_selection import ExposureError
+from fedaudit.attribution.server.stored_updates import inner_products
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import manifest
@@ -21,7 +23,12 @@ from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import ChosenPlugin, Manifest
 from fedaudit.metrics.attribution import shared_rule
 from fedaudit.metrics.attribution.combinations import Members
-from fedaudit.metrics.attribution.sum_leakage import SumLeakage, hidden_variances, sum_leakage
+from fedaudit.metrics.attribution.sum_leakage import (
+    InnerProducts,
+    SumLeakage,
+    hidden_variances,
+    sum_leakage,
+)
 
 WEIGHTINGS = ("equal", "size")
 """How updates enter a sum: as they are, or multiplied by their client's weight over the mean."""
@@ -49,6 +56,8 @@ class SumPlan:
     weighting: str = "equal"
     weights: Mapping[str, float]
     """The factor of each client's update in the sums."""
+    products: Mapping[int, InnerProducts] = field(default_factory=dict)
+    """The inner products of what is summed, of rounds that store their updates; for shared sets."""
     notes: tuple[str, ...] = ()
     """Notes on settings that replaced impossible ones."""
 
@@ -93,14 +102,15 @@ class SumPlan:
     def _exposure(self, number: int, colluders: Sequence[str]) -> SumLeakage:
         """Return a round's exposure; the round's own sum is always over weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
+        products = None if colluders else self.products.get(number)
         weights = client_weights(self.federation.manifest)
         if self.weights == weights:
-            return sum_leakage(sets, threshold, colluders=colluders)
+            return sum_leakage(sets, threshold, colluders=colluders, products=products)
         weights = {
             client: weights[client]
             for client in self.federation.manifest.rounds[number].participants
         }
-        return sum_leakage(sets[:-1], threshold, weights, colluders=colluders)
+        return sum_leakage(sets[:-1], threshold, weights, colluders=colluders, products=products)
 
 
 def percent_up(share: float) -> str:
@@ -111,11 +121,15 @@ def percent_up(share: float) -> str:
 def describe_hidden(exposure: SumLeakage) -> str:
     """Return in one sentence how much of an update can be told from all sums of a round."""
     client, hidden = exposure.least_hidden
+    condition = (
+        "as measured on the updates stored here"
+        if exposure.measured
+        else "if updates are unlike each other and of equal length"
+    )
     return (
         f"given all sums and the round's own, at most {percent_up(1 - hidden)} of the variance of "
         f"{client}'s update can be told, the most of any client: the best linear reconstruction "
-        f"has a cosine of about {(1 - hidden) ** 0.5:.2f} with it, if updates are unlike each "
-        "other and of equal length"
+        f"has a cosine of about {(1 - hidden) ** 0.5:.2f} with it, {condition}"
     )
 
 
@@ -150,28 +164,35 @@ def draw_sum_plan(
     the nearest setting that does, and the plan's notes say so; a named setting is refused, and the
     message names one that would do.
     """
+    products: dict[int, InnerProducts] = {}
+    if _protocol(federation.manifest, protocol_config) == SHARED:
+        chosen = _select_rounds(federation.manifest, protocol_config.rounds)
+        products = inner_products(federation, _aggregator(federation.manifest), chosen)
+    draw = partial(_draw_plan, federation, secret=secret, products=products)
     try:
-        return _draw_plan(federation, protocol_config, secret=secret)
+        return draw(protocol_config)
     except ExposureError as error:
         named = protocol_config.sets is not None or bool(protocol_config.weights)
         for config, setting in _safer(federation.manifest, protocol_config):
             try:
-                plan = _draw_plan(federation, config, secret=secret)
+                plan = draw(config)
             except UsageError:
                 continue
             if named:
                 raise UsageError(f"{error} {setting} would do.") from None
             note = f"{setting} in place of the default: {error}"
             return replace(plan, notes=(*plan.notes, note.removesuffix(".")))
-        raise UsageError(f"{error} {_best(federation, protocol_config, secret=secret)}") from None
+        raise UsageError(f"{error} {_best(federation.manifest, protocol_config, draw)}") from None
 
 
-def _best(federation: Federation, config: ProtocolConfig, *, secret: bool) -> str:
+def _best(
+    fed_manifest: Manifest, config: ProtocolConfig, draw: Callable[[ProtocolConfig], SumPlan]
+) -> str:
     """Return in a sentence which setting of shared sets leaves most, if none leaves enough."""
     left = {}
-    for each, setting in [(config, ""), *_safer(federation.manifest, config)]:
+    for each, setting in [(config, ""), *_safer(fed_manifest, config)]:
         try:
-            plan = _draw_plan(federation, replace(each, hidden=0.0), secret=secret)
+            plan = draw(replace(each, hidden=0.0))
         except UsageError:
             continue
         worst = min(exposure.least_hidden[1] for exposure in plan.exposures().values())
@@ -197,7 +218,11 @@ def _safer(fed_manifest: Manifest, config: ProtocolConfig) -> Iterator[tuple[Pro
 
 
 def _draw_plan(
-    federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
+    federation: Federation,
+    protocol_config: ProtocolConfig,
+    *,
+    secret: bool,
+    products: Mapping[int, InnerProducts],
 ) -> SumPlan:
     """Return a plan with newly drawn designs; no sum is asked for yet.
 
@@ -224,6 +249,7 @@ def _draw_plan(
     design_shares = None if _has_stored_sums(fed_manifest) else shares
     secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), protocol_config)
     chosen = _select_rounds(fed_manifest, protocol_config.rounds)
+    products = {number: one.scaled(shares) for number, one in products.items()}
     relative = {
         client: weights[client] / shares[client] for client in weights
     }  # in the round's own sum
@@ -236,15 +262,13 @@ def _draw_plan(
         stored = _has_stored_sums(fed_manifest)
         floor = HIDDEN if protocol_config.hidden is None else protocol_config.hidden
         designs = set_selection.shared(
-            fed_manifest, rules, seed, relative, 0.0 if stored else floor
+            fed_manifest, rules, seed, relative, 0.0 if stored else floor, products
         )
     else:
         designs = set_selection.pairs(fed_manifest, chosen, settings, seed, design_shares)
-    rule = manifest.chosen_plugin(fed_manifest, "aggregation")
-    assert rule is not None  # the manifest has one
     plan = SumPlan(
         federation=federation,
-        aggregator=registry.create("aggregation", rule.name, rule.options),
+        aggregator=_aggregator(fed_manifest),
         secure=_with_threshold(secure, settings.threshold),
         protocol=protocol,
         others=0 if protocol == SHARED else settings.others,
@@ -254,10 +278,18 @@ def _draw_plan(
         designs=designs,
         weighting=weighting,
         weights=shares,
+        products=products,
         notes=settings.notes,
     )
     masks.check(designs, shares)
     return plan
+
+
+def _aggregator(fed_manifest: Manifest) -> Aggregator:
+    rule = manifest.chosen_plugin(fed_manifest, "aggregation")
+    assert rule is not None  # the manifest has one
+    aggregator: Aggregator = registry.create("aggregation", rule.name, rule.options)
+    return aggregator
 
 
 def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:

@@ -47,6 +47,25 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InnerProducts:
+    """The inner products of a round's updates: how long they are, and how alike."""
+
+    names: tuple[str, ...]
+    matrix: np.ndarray
+
+    def of(self, names: Sequence[str]) -> np.ndarray:
+        """Return the inner products of these clients' updates, in their order."""
+        at = [self.names.index(name) for name in names]
+        products: np.ndarray = self.matrix[np.ix_(at, at)]
+        return products
+
+    def scaled(self, factors: Mapping[str, float]) -> "InnerProducts":
+        """Return the inner products of the updates times their factors."""
+        by = np.array([factors[name] for name in self.names])
+        return InnerProducts(names=self.names, matrix=self.matrix * np.outer(by, by))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SumLeakage:
     """What the sums that were requested in one round expose."""
 
@@ -64,11 +83,14 @@ class SumLeakage:
     """The rank of the known sums: the number of independent ones."""
     determined: Mapping[str, int]
     """The clients whose update follows exactly, each with the number of queries that it took."""
-    hidden: Mapping[str, float]
-    """By client: the share of its update's variance that is left given all known sums, where
-    clients' updates are independent and of equal length."""
     group: Group
     """The smallest group found whose sum follows exactly."""
+    hidden: Mapping[str, float]
+    """By client: the share of its update's variance that the best linear reconstruction from all
+    known sums leaves."""
+    measured: bool = False
+    """Whether `hidden` is that of the round's own updates; otherwise updates are taken to be
+    unlike each other and of equal length."""
 
     @property
     def queries_until_determined(self) -> int | None:
@@ -87,6 +109,7 @@ def sum_leakage(
     threshold: int,
     weights: Mapping[str, float] | None = None,
     colluders: Collection[str] = (),
+    products: InnerProducts | None = None,
 ) -> SumLeakage:
     """Return what the sums over these sets, in the order of the requests, expose in one round.
 
@@ -94,6 +117,8 @@ def sum_leakage(
     sum is weighted and the others are not, leave it out of `sets` and give its `weights`: it counts
     as one more query, the last. A set may be repeated; the order and repetition of its members do
     not matter.
+
+    With the `products` of the clients' updates, what is hidden of each is that of these updates.
 
     The server knows the updates of `colluders` and subtracts them from every sum: everything except
     the numbers of queries, sets and members is then about the other clients.
@@ -125,21 +150,34 @@ def sum_leakage(
         closest=_names(closest, names),
         rank=span.rank,
         determined={names[column]: query for column, query in sorted(determined.items())},
-        hidden=dict(zip(names, hidden_variances(known).tolist(), strict=True)),
+        hidden=dict(
+            zip(
+                names,
+                hidden_variances(known, products.of(names) if products else None).tolist(),
+                strict=True,
+            )
+        ),
+        measured=products is not None,
         group=_group(span, rows, closest, names),
     )
 
 
-def hidden_variances(rows: np.ndarray) -> np.ndarray:
+def hidden_variances(rows: np.ndarray, products: np.ndarray | None = None) -> np.ndarray:
     """Return the share of each column's variance that is left given the sums `rows`.
 
-    That is 1 - G_ii with G the projection onto the rows, [sums, clients]: the least squared error
-    of any linear reconstruction, for independent updates of equal length.
+    That is the least squared error of any linear reconstruction from these sums, [sums, clients],
+    over the squared length of the update. `products` are the updates' inner products; without
+    them, updates are unlike each other and of equal length, and the share is 1 - G_ii with G the
+    projection onto the rows. An update of length 0 has nothing to hide: its share is 1.
     """
-    scaled = rows.astype(np.float64)
-    projection = np.linalg.pinv(scaled, rcond=1e-9) @ scaled
-    left: np.ndarray = np.clip(1 - np.diag(projection), 0.0, 1.0)
-    return left.round(DIGITS)
+    values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) if products is None else products)
+    root = vectors * np.sqrt(np.clip(values, 0.0, None))  # the updates, in their own space
+    known = rows.astype(np.float64) @ root
+    left = np.square(root - root @ np.linalg.pinv(known, rcond=1e-9) @ known).sum(axis=1)
+    total = np.square(root).sum(axis=1)
+    shares = np.divide(left, total, out=np.ones_like(left), where=total > 0)
+    rounded: np.ndarray = np.clip(shares, 0.0, 1.0).round(DIGITS)
+    return rounded
 
 
 class Span:

@@ -1,6 +1,7 @@
 """Sets that a round's estimates share, from the plan to the decision, on known updates."""
 
 import json
+from functools import partial
 
 import handmade
 import numpy as np
@@ -24,6 +25,7 @@ from fedaudit.metrics.attribution import shared_sets
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 SHARED = {"protocol": "shared", "limit": 0.8}
+write = partial(handmade.write, size=100)  # so many random numbers are nearly unlike each other
 
 
 def plan(place, **protocol_config):
@@ -43,7 +45,7 @@ def product(table, config):
 
 @pytest.mark.parametrize("rule", ["fedit", "flora"])
 def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
-    made = handmade.write(tmp_path / "fed", rule=rule, clients=8, rounds=2)
+    made = write(tmp_path / "fed", rule=rule, clients=8, rounds=2)
     out = tmp_path / "est"
     found = asked(made.path, out)
     drawn = plan(made.path)
@@ -118,14 +120,14 @@ def test_the_same_holds_with_sums_by_size(tmp_path):
 
 
 def test_sums_by_size_of_clients_too_unlike_are_refused_in_one_line(tmp_path):
-    made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT)
+    made = write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT)
     with pytest.raises(UsageError, match=r"Round 1: None of .*differ up to .*--weights equal") as e:
         plan(made.path, weights="size")
     assert "\n" not in str(e.value)
 
 
 def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
-    made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
+    made = write(tmp_path / "fed", clients=6, rounds=1)
     found = plan(made.path, limit=None)
     assert (found.secure.threshold, found.limit, found.others, found.pairs) == (3, 0.7, 0, 0)
     threshold, limit = found.notes
@@ -135,15 +137,15 @@ def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
 
 
 def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determined(tmp_path):
-    made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
+    made = write(tmp_path / "fed", clients=6, rounds=1)
     found = plan(made.path)
     told = dry_run.describe_plan(found, [], None)
     assert told[0].startswith(
         "4 sums in rounds 1: 3 sets of 3 clients and all of them, shared by all, by ideal"
     )
     assert "All estimates of a round are made of the same sums, over sets that they share." in told
-    # 4 sums of 16 numbers of 4 bytes.
-    assert f"The sums have {4 * 16 * 4 / 2**20:,.1f} MiB in all." in told
+    # 4 sums of 400 numbers of 4 bytes.
+    assert f"The sums have {4 * 400 * 4 / 2**20:,.1f} MiB in all." in told
     assert "No client's update follows exactly from them; given all sums" in told[-1]
     rho = shared_sets.masking_strengths(found.designs[1].shared_sets.rows)
     measured = {row.metric: row.value for row in measurements.query_rows(found)}
@@ -157,8 +159,8 @@ def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determin
 def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     secure = {"protocol": "shared", "sets": 3, "threshold": 3, "seed": 4, "limit": 0.9,
               "weights": "equal", "whole": weights is None}  # fmt: skip
-    plain = handmade.write(tmp_path / "plain", clients=8, weights=weights)
-    hidden = handmade.write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
+    plain = write(tmp_path / "plain", clients=8, weights=weights)
+    hidden = write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
     one = asked(plain.path, tmp_path / "one/est", sets=3, threshold=3, limit=0.9, hidden=0.0)
     protocol_config = sum_plan.ProtocolConfig()  # the manifest says it all
     two, _ = estimation.estimate(
@@ -197,7 +199,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     ids=str,
 )
 def test_what_cannot_be_is_one_line(tmp_path, protocol_config, says):
-    made = handmade.write(tmp_path / "fed", rounds=1)
+    made = write(tmp_path / "fed", rounds=1)
     with pytest.raises(UsageError) as error:
         plan(made.path, **protocol_config)
     assert says in str(error.value)
@@ -205,7 +207,7 @@ def test_what_cannot_be_is_one_line(tmp_path, protocol_config, says):
 
 
 def test_a_folder_begun_by_the_other_protocol_and_a_round_asked_for_by_it_are_refused(tmp_path):
-    made, out = handmade.write(tmp_path / "fed"), tmp_path / "est"
+    made, out = write(tmp_path / "fed"), tmp_path / "est"
     asked(made.path, out, rounds=(1,))
     other = {"protocol": "pairs", "limit": None, "others": 3, "threshold": 3}
     with pytest.raises(InputError, match="by protocol 'shared': give --protocol shared, or choose"):
@@ -217,7 +219,7 @@ def test_a_folder_begun_by_the_other_protocol_and_a_round_asked_for_by_it_are_re
 
 
 def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch):
-    made, out = handmade.write(tmp_path / "fed"), tmp_path / "est"
+    made, out = write(tmp_path / "fed"), tmp_path / "est"
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -241,7 +243,7 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
 
 
 def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
-    made = handmade.write(tmp_path / "fed", rounds=1)
+    made = write(tmp_path / "fed", rounds=1)
     protocol_config = {"protocol": "pairs", "others": 3, "threshold": 3, "limit": None}
     asked(made.path, tmp_path / "est", **protocol_config)
     line = (made.path / ledger.NAME).read_text().splitlines()[0]
@@ -256,7 +258,7 @@ def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
 
 
 def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
-    made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
+    made, out = write(tmp_path / "fed", rounds=1), tmp_path / "est"
     asked(made.path, out, protocol="pairs", others=3, threshold=3, limit=None)
     path = out / estimates_folder.NAME
     table = json.loads(path.read_text())
@@ -279,7 +281,7 @@ def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
     ],
 )
 def test_settings_that_no_round_has_are_refused(tmp_path, change, says):
-    made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
+    made, out = write(tmp_path / "fed", rounds=1), tmp_path / "est"
     asked(made.path, out)
     path = out / estimates_folder.NAME
     table = json.loads(path.read_text())
@@ -340,11 +342,11 @@ def test_scores_keep_the_protocol(tmp_path):
 
 
 def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch):
-    made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, rounds=1)
+    made = write(tmp_path / "fed", clients=8, weights=SIZES, rounds=1)
     from fedaudit.attribution.server import set_selection
 
-    def broken(sets, threshold, weights):
-        return sum_leakage([*sets, ("c3",)], threshold, weights)
+    def broken(sets, threshold, weights, products):
+        return sum_leakage([*sets, ("c3",)], threshold, weights, products=products)
 
     monkeypatch.setattr(set_selection, "sum_leakage", broken)
     with pytest.raises(UsageError, match=r"Round 1: With the round's own sum.* of c3 hidden, .*"):
@@ -354,30 +356,82 @@ def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("count", "sizes", "given"),
     [
+        (5, (430.0, 430.0), {}),
         (7, (428.0, 437.0), {"weights": "size", "limit": 1.0}),
-        (10, (12.0, 400.0), {"sets": 2, "limit": 1.0}),
+        (10, (428.0, 437.0), {}),
+        (10, (12.0, 400.0), {"sets": 2, "limit": 1.0, "hidden": 0.0}),
     ],
 )
-def test_no_linear_reconstruction_is_better_than_said(tmp_path, count, sizes, given):
-    """The server solves for updates with all sums and the published global adapters."""
+@pytest.mark.parametrize("alike", [0.0, 0.5])
+def test_no_linear_reconstruction_is_better_than_said(tmp_path, count, sizes, given, alike):
+    """The server solves for updates with all sums and the published global adapters.
+
+    Updates have something in common and are of unlike length, as those of trained clients are.
+    """
     spread = np.linspace(*sizes, count).tolist()
-    made = handmade.write(tmp_path / "fed", clients=count, weights=spread, rounds=1, size=2000)
-    found = plan(made.path, **given)
+    made = handmade.write(tmp_path / "fed", clients=count, weights=spread, rounds=1, size=500)
+    have_in_common(made, alike, [(one / spread[-1]) ** 0.7 for one in spread])
+    found = plan(made.path, **{"limit": None, "hidden": 0.1, **given})
     exposure = found.exposures()[1]
-    assert min(exposure.hidden.values()) >= 0.2 - 1e-9
-    updates = {
-        name: np.concatenate([t.numpy().ravel() for t in made.updates[1][name].values()])
-        for name in made.names
-    }
     weights = np.array(spread) / np.mean(spread)
     rows = [
         [found.weights[n] * (n in members) for n in made.names] for members in found.designs[1].sets
     ]
     rows = np.array([*rows, weights])
-    true = np.array([updates[name] for name in made.names])
-    guess = np.linalg.lstsq(rows, rows @ true, rcond=1e-9)[0]
-    for name, one, other in zip(made.names, true, guess, strict=True):
-        error = np.square(one - other).sum() / np.square(one).sum()
-        assert error >= exposure.hidden[name] * 0.93  # of 8,000 random numbers
-        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-        assert cosine <= (1 - exposure.hidden[name]) ** 0.5 + 0.03
+    true = np.array([read_update(made.path, name) for name in made.names])
+    sums = rows @ true
+    products = true @ true.T
+    best = np.linalg.lstsq(rows @ products @ rows.T, rows @ products, rcond=1e-12)[0].T
+    for guess in (np.linalg.lstsq(rows, sums, rcond=1e-9)[0], best @ sums):
+        for name, one, other in zip(made.names, true, guess, strict=True):
+            error = np.square(one - other).sum() / np.square(one).sum()
+            assert error >= exposure.hidden[name] - 1e-6
+            cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+            assert cosine <= (1 - exposure.hidden[name]) ** 0.5 + 1e-6
+    # It is the best of them that is said.
+    worst = min(exposure.hidden, key=exposure.hidden.get)
+    one, other = (table[made.names.index(worst)] for table in (true, best @ sums))
+    error = np.square(one - other).sum() / np.square(one).sum()
+    assert error == pytest.approx(exposure.hidden[worst], abs=1e-4)
+    assert "as measured on the updates stored here" in sum_plan.describe_hidden(exposure)
+
+
+def have_in_common(made, alike, lengths):
+    """Change the stored updates: a share of the variance is everybody's, and lengths differ."""
+    start = adapters.read(made.path / "rounds/000/global")
+    common = made.updates[1][made.names[0]]
+    for name, length in zip(made.names, lengths, strict=True):
+        own = made.updates[1][name]
+        adapters.write(
+            {
+                key: start[key]
+                + length * ((1 - alike) ** 0.5 * own[key] + alike**0.5 * common[key].flip(0))
+                for key in own
+            },
+            handmade.CONFIG,
+            made.path / f"rounds/001/clients/{name}",
+        )
+    handmade.named(made.path)
+
+
+def read_update(place, name):
+    start, trained = (
+        adapters.read(place / f"rounds/{folder}")
+        for folder in ("000/global", f"001/clients/{name}")
+    )
+    return np.concatenate([(trained[key] - start[key]).numpy().ravel() for key in sorted(start)])
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(5, (428.0, 437.0)), (7, (12.0, 400.0))])
+def test_what_hides_too_little_is_refused_and_a_setting_that_would_do_works(tmp_path, count, sizes):
+    spread = np.linspace(*sizes, count).tolist()
+    made = handmade.write(tmp_path / "fed", clients=count, weights=spread, rounds=1, size=500)
+    with pytest.raises(UsageError, match=r"hidden, less than 20%.* --hidden [\d.]+ would do") as e:
+        plan(made.path, limit=None)
+    words = str(e.value).rpartition("; ")[2].removesuffix(" would do.").split()
+    named = dict(zip(words[::2], words[1::2], strict=True))
+    given = {"hidden": float(named.pop("--hidden"))}
+    given |= {"sets": int(named["--sets"])} if "--sets" in named else {}
+    given |= {"weights": named["--weights"]} if "--weights" in named else {}
+    found = plan(made.path, limit=None, **given)
+    assert min(found.exposures()[1].hidden.values()) >= given["hidden"]

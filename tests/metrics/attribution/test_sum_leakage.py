@@ -11,7 +11,9 @@ from fedaudit.metrics.attribution import sum_leakage as module
 from fedaudit.metrics.attribution.subset_design import draw
 from fedaudit.metrics.attribution.sum_leakage import (
     PRIME,
+    InnerProducts,
     Span,
+    hidden_variances,
     leakage_bits,
     sum_leakage,
 )
@@ -344,3 +346,25 @@ def test_two_sums_of_an_accepted_design_may_be_one_update():
         found = sum_leakage([*design.include, *design.exclude], threshold=5)
         assert found.closest == ("c0",)
         assert found.determined["c0"] <= 10
+
+
+def test_what_is_hidden_of_unlike_lengths_and_of_what_is_common_by_hand():
+    """Of a and b only the sum is known, and c: the best guess of a is its part of that sum."""
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    assert hidden_variances(rows) == pytest.approx([0.5, 0.5, 0])
+    # Variances 1 and 4: the sum leaves 1 * 4 / 5 of either.
+    assert hidden_variances(rows, np.diag([1.0, 4.0, 1.0])) == pytest.approx([0.8, 0.2, 0])
+    # A cosine of 0.5 with each other: a - b, of variance 1, is all that is not known.
+    alike = np.full((3, 3), 0.5) + np.eye(3) / 2
+    assert hidden_variances(rows, alike) == pytest.approx([0.25, 0.25, 0])
+    # A client that sent nothing has nothing to hide, and two copies hide nothing.
+    assert hidden_variances(rows, np.diag([0.0, 4.0, 1.0])) == pytest.approx([1, 0, 0])
+    assert hidden_variances(rows, np.ones((3, 3))) == pytest.approx([0, 0, 0])
+
+
+def test_what_is_summed_is_measured_with_its_weights():
+    products = InnerProducts(names=("b", "a"), matrix=np.diag([4.0, 1.0])).scaled({"a": 2, "b": 1})
+    assert products.of(("a", "b")).tolist() == [[4, 0], [0, 4]]
+    found = sum_leakage([("a", "b")], threshold=2, products=products)
+    assert found.hidden == pytest.approx({"a": 0.5, "b": 0.5})
+    assert found.measured
