@@ -282,3 +282,30 @@ def test_a_server_that_loses_its_seeds_midway_is_said_in_the_report(run, here, s
     assert run(*ask(server, *ATTACK, "--quiet", "--out", "one")).code in (0, 1, 7)
     limits = json.loads((here / "one/report.json").read_text())["limits"]
     assert any(re.search("stopped keeping to seeds", line) for line in limits)
+
+
+FAILING = {
+    "broken": ((500, {}, "<html>oops</html>"), "HTTP status 500"),
+    "elsewhere": ((302, {"Location": "https://example.org/"}, ""), "HTTP status 302"),
+    "closed": ((403, {}, "{}"), "HTTP status 403"),
+    "packed": ((200, {"Content-Encoding": "gzip"}, "\x1f\x8b..."), "packed form"),
+    "a page": (
+        (200, {"Content-Type": "text/html"}, "<html>hello</html>"),
+        "no answer of an OpenAI",
+    ),
+}
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize("kind", FAILING)
+def test_a_server_that_fails_is_said_to_fail(run, here, hashed, kind, lists):
+    """Not to lack the model, whether or not it lists its models."""
+    reply, told = FAILING[kind]
+    model = HonestServer(hashed, {"tuned": "lora", "plain": None})
+    model.change = lambda request: None if lists and request["path"] == "/v1/models" else reply
+    with model.server().running() as running:
+        done = run.refused(4, *ask(running, *ATTACK, "--quiet"), says=told)
+        assert "knows no model" not in done.err
+        if not lists and kind in ("broken", "elsewhere"):
+            words = ("extract", "--quiet", "--target", running.url, *OPTIONS, *ATTACK)
+            run.refused(4, *words, says=told)

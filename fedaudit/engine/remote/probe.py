@@ -8,7 +8,7 @@ from typing import Any
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
 from fedaudit.engine.remote.score_check import ScoreCheck
-from fedaudit.engine.remote.server import CompletionServer
+from fedaudit.engine.remote.server import UNKNOWN, CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
 from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
@@ -90,6 +90,8 @@ def _check_model(server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
     try:
         _Probe(server, tokenizer).greedy(PROMPTS[:1])
     except HttpStatusError as error:
+        if error.status not in UNKNOWN:
+            raise
         said = server.clean(error.said)
         quoted = f", and says: {said}" if said else ""
         problem = f"knows no model {server.model!r} ({error.status}){quoted}"
@@ -177,6 +179,9 @@ class _Probe:
             try:
                 reply = self.server.ask(self.query(PROMPTS[0]), patient=False)
             except HttpStatusError as error:
+                for failed in (self.server.refused, error):
+                    if failed and failed.status not in UNKNOWN:
+                        raise failed from None
                 prefix = f"knows no model {self.server.model!r}, or neither /completions nor "
                 said = self.server.clean(error.said) or first
                 quoted = f", and says: {said}" if said else ""

@@ -21,6 +21,8 @@ from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnrea
 
 OTHER_LENGTH: LengthField = "max_completion_tokens"
 """The field that some servers take in place of max_tokens, which their refusal names."""
+UNKNOWN = frozenset({400, 404, 405, 410, 422})
+"""Statuses of a server that works, but has no such model or no such path."""
 TRIES = 3
 """How often a request is sent while its responses are malformed."""
 
@@ -37,9 +39,12 @@ class CompletionServer:
         self.length_field: LengthField = "max_tokens"
         self.refusal = ""
         """What the server said when it last refused a request of a probe."""
+        self.refused: HttpStatusError | None = None
+        """The status with which it did so."""
         self.first_draw = ""
         """What the server first drew with a seed, for later comparison."""
         self._models: dict[str, int] | None = None
+        self._unlisted: HttpStatusError | None = None
 
     def ask(self, query: CompletionRequest, *, patient: bool = True) -> CompletionResponse:
         """Return the response to one request; raises TargetError if there is none.
@@ -85,7 +90,7 @@ class CompletionServer:
         except HttpStatusError as error:
             if error.status in (401, 403):
                 raise
-            self.refusal = self.clean(error.said)
+            self.refusal, self.refused = self.clean(error.said), error
             return None
         except ServerUnreachable:
             raise
@@ -139,19 +144,23 @@ class CompletionServer:
         if self._models is None:
             try:
                 rows = read_models(self.client.get("/models"))
-            except (MalformedResponse, HttpStatusError):
+            except MalformedResponse:
                 rows = []
+            except HttpStatusError as error:
+                rows, self._unlisted = [], error
             self._models = {row["id"]: _claimed_count(row.get("max_model_len")) for row in rows}
         return self._models
 
     def choose_model(self) -> None:
         """Choose the server's only model if none was named; raises TargetError if it lists several.
 
-        It is also raised if the server lists none.
+        It is also raised if the server lists none, or fails.
         """
         if self.model:
             return
         names = [make_visible(name)[:100] for name in self.list_models()]
+        if self._unlisted and self._unlisted.status not in UNKNOWN:
+            raise self._unlisted
         if len(names) != 1:
             problem = f"has {', '.join(names[:8])}" if names else "lists no models"
             raise TargetError(self.client.failed(f"{problem}: name one with --model"))
