@@ -3,10 +3,10 @@
     python benchmarks/scoring.py [--adapters 11] [--questions 128] [--new 16] [--repeats 3]
 
 The work is that of one round of FedAttr's scoring: the global adapter and every client's estimate
-answer the same questions greedily. Then as many texts of 64 tokens are scored under each of them.
-Each repeat runs the ways in turn in this process; the ratios are of their times, with the spread
-over the repeats. One after the other is with the adapters beside the weights, switched by PEFT.
-Answers and scores are compared too.
+answer the same questions greedily. Each repeat runs the ways in turn in this process; the ratios
+are of their times, with the spread over the repeats. One after the other is with the adapters
+beside the weights, switched by PEFT.
+Answers are compared too.
 """
 
 import argparse
@@ -86,25 +86,6 @@ def peft_mixed(
     return answers
 
 
-def scored(
-    together: LocalEngine,
-    single: LocalEngine,
-    targets: list[Target],
-    asked: list[tuple[int, ...]],
-    repeats: int,
-) -> None:
-    """Print how long scoring takes, and how far scores are apart."""
-    rows = [(one * 8)[:64] for one in asked]
-    ways: dict[str, Callable[[], list[list[list[float]]]]] = {
-        "scores": lambda: together.scores(targets, rows),
-        "score by score": lambda: [single.score(one, rows) for one in targets],
-    }
-    spent, found = in_turn(ways, repeats)
-    first, other = (torch.tensor(scores) for scores in found.values())
-    print(line("scored one by one / together", spent, "score by score", "scores"))
-    print(f"Scores differ by at most {float((first - other).abs().max()):.1g} nats.")
-
-
 def main() -> None:
     """Print the times and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -139,7 +120,6 @@ def main() -> None:
             "PEFT mixed batch": lambda: mixed(asked, given.new),
         }
         spent, found = in_turn(ways, given.repeats)
-        scored(together, single, targets, asked, given.repeats)
     same = sum(
         ours == theirs
         for row, other in zip(found["together"], found["PEFT mixed batch"], strict=True)

@@ -159,7 +159,7 @@ def _adapters(
     engine: LocalEngine, targets: list[Target], texts: list[tuple[int, ...]], folder: Any
 ) -> dict[str, float]:
     """Return how far scores and answers of adapters side by side are off."""
-    together = engine.scores(targets, texts)
+    together = [engine.score(target, texts) for target in targets]
     answers = engine.answers(targets, texts, new=NEW)
     model = base(SMALL, engine.base.model.device, engine.base.model.dtype, spread=SPREAD).model
     plain, less = [], 0.0

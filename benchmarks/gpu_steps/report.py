@@ -92,8 +92,6 @@ def _speeds(steps: Found, sizes: Sequence[Size]) -> str:
         ("adapters answer together, s", "adapters", _of("answers", "seconds")),
         ("... in turn, s", "adapters", _of("answers_in_turn", "seconds")),
         ("... reading their files, s", "adapters", _of("read", "seconds")),
-        ("adapters score together, s", "adapters", _of("scores", "seconds")),
-        ("... in turn, s", "adapters", _of("scores_in_turn", "seconds")),
         ("LoRA training, tokens/s", "training", _of("tokens_per_second")),
         ("LoRA training, TFLOP/s", "training", _of("flops_per_second", unit=1e12)),
     ]

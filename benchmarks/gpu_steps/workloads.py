@@ -89,8 +89,6 @@ def many_adapters(bench: Workbench, size: Size) -> dict[str, Any]:
         "read": lambda: [adapter.read(Path(str(one.adapter))) for one in targets],
         "answers": lambda: engine.answers(targets, asked, new=amounts.answer),
         "answers_in_turn": lambda: [engine.generate(one, batch) for one in targets],
-        "scores": lambda: engine.scores(targets, asked),
-        "scores_in_turn": lambda: [engine.score(one, asked) for one in targets],
     }
     found: dict[str, Any] = {}
     try:
@@ -99,9 +97,8 @@ def many_adapters(bench: Workbench, size: Size) -> dict[str, Any]:
     finally:  # the adapters hang on the model
         shutil.rmtree(folder, ignore_errors=True)
         bench.clear()
-    for name in ("answers", "scores"):
-        together, turns = found[name]["seconds"], found[f"{name}_in_turn"]["seconds"]
-        found[f"{name}_ratio"] = together / turns
+    together, turns = found["answers"]["seconds"], found["answers_in_turn"]["seconds"]
+    found["answers_ratio"] = together / turns
     return found | {"adapters": amounts.adapters, "questions": amounts.questions}
 
 

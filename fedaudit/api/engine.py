@@ -143,9 +143,6 @@ class Engine(Protocol):
     ) -> LogProbabilities:
         """Return, for each sequence, the natural-log probability of every token but the first."""
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target; adapters may go through the model together."""
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
@@ -256,10 +253,6 @@ class EngineWrapper:
     ) -> LogProbabilities:
         """Score every sequence."""
         return self.engine.score(target, sequences, progress=progress)
-
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target, one after the other."""
-        return [self.score(target, sequences) for target in targets]
 
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress

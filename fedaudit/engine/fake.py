@@ -114,10 +114,6 @@ class FakeEngine:
             for row in self.score(target, sequences, progress=progress)
         ]
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:

@@ -186,20 +186,6 @@ class LocalEngine:
                 progress(len(results), len(sequences))
         return [results[index] for index in range(len(sequences))]
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target, with all adapters in one batch.
-
-        Adapters that can be merged are merged in turn instead, which takes fewer operations.
-        """
-        for sequence in sequences:
-            self._check_length(len(sequence), 0)
-        scores: list[LogProbabilities] = [[[] for _ in sequences] for _ in targets]
-        with contextlib.closing(multi_target.score_for_targets(self, targets, sequences)) as scored:
-            for places, rows in scored:
-                for (target_index, index), row in zip(places, rows, strict=True):
-                    scores[target_index][index] = row
-        return scores
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:

@@ -1,20 +1,19 @@
 """Several targets asked the same questions: adapters side by side in a batch, or merged in turn."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from transformers import PreTrainedModel
 
-from fedaudit.api.errors import BatchTooLargeError, InputError
+from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.api.records import Target
 from fedaudit.engine import scheduler
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import free_memory, is_out_of_memory
-from fedaudit.engine.scoring import log_likelihood
 
 MIN_MERGED_QUESTIONS = 32
 """From this many questions on, which fill a batch, adapters are merged in turn if possible."""
@@ -30,8 +29,6 @@ class TargetEngine(Protocol):
 
     room: scheduler.Capacity
     """How much goes through the model at once in generation."""
-    reading: scheduler.Capacity
-    """How much goes through the model at once in scoring."""
     merging: MergedWeights
 
     def apply_target(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
@@ -55,40 +52,6 @@ def generate_for_targets(
         adapters = _side_by_side(model, targets)
         for pieces, tokens in scheduler.generate_together(model, job, adapters, engine.room):
             yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
-
-
-def score_for_targets(
-    engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-) -> Generator[tuple[Places, list[list[float]]], None, None]:
-    """Yield scores, of all targets in one batch where possible, else target by target.
-
-    Targets are scored in turn if adapters can be merged, if one of the adapters is not plain LoRA,
-    or if all of them together do not fit into memory.
-    """
-    scored_indices = set[int]()
-    if targets and not engine.merging.possible:
-        try:
-            for indices, rows in _scored_together(engine, targets, sequences):
-                scored_indices.update(indices)
-                yield [(t, i) for t in range(len(targets)) for i in indices], rows
-        except InputError:
-            pass  # asking the targets one by one shows what is wrong
-    remaining = [index for index in range(len(sequences)) if index not in scored_indices]
-    for target_index, target in enumerate(targets if remaining else ()):
-        with engine.apply_target(target) as model:
-            remaining_sequences = [sequences[index] for index in remaining]
-            for indices, rows in scheduler.score_all(
-                model, remaining_sequences, engine.reading, log_likelihood.log_probabilities
-            ):
-                yield [(target_index, remaining[index]) for index in indices], rows
-
-
-def _scored_together(
-    engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-) -> Iterator[tuple[list[int], list[list[float]]]]:
-    with engine.apply_target(BASE) as model:
-        adapters = _side_by_side(model, targets)
-        yield from scheduler.score_together(model, sequences, adapters, engine.reading)
 
 
 def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora:

@@ -26,7 +26,7 @@ from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
 from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
 from fedaudit.engine.padding import padding_step
-from fedaudit.engine.scoring import log_likelihood, shared_prefix
+from fedaudit.engine.scoring import shared_prefix
 
 S = TypeVar("S")
 
@@ -125,27 +125,6 @@ def score_all(
         rows = [SampleRange(index, 0, 1) for index in batch]
         for chunk, results in room.memory.run(padded_length(lengths[batch[0]]), rows, read):
             yield [piece.index for piece in chunk], results
-
-
-def score_together(
-    model: PreTrainedModel,
-    sequences: Sequence[Sequence[int]],
-    adapters: multi.MultiLora,
-    room: Capacity,
-) -> Iterator[tuple[list[int], list[list[float]]]]:
-    """Yield the indices of sequences and their scores, all of one adapter before the next."""
-
-    def read(chunk: list[SampleRange]) -> list[list[float]]:
-        rows = [sequences[piece.index] or (0,) for piece in chunk] * adapters.count
-        with adapters.active(len(rows)):
-            return log_likelihood.log_probabilities(model, rows)
-
-    lengths = [max(1, len(sequence)) for sequence in sequences]
-    for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
-        rows = [SampleRange(index, 0, 1) for index in batch]
-        length = padded_length(lengths[batch[0]]) * adapters.count
-        for chunk, scores in room.memory.run(length, rows, read):
-            yield [piece.index for piece in chunk], scores
 
 
 def scored_groups(

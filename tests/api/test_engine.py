@@ -56,7 +56,6 @@ def test_a_wrapper_answers_as_its_engine_does():
     assert wrapper.tokenize(["c b"]) == engine.tokenize(["c b"])
     assert wrapper.generate(TARGET, batch, progress=progress) == engine.generate(TARGET, batch)
     assert wrapper.score(TARGET, rows, progress=progress) == [[-1.0], [-1.0, -3.0]]
-    assert wrapper.scores([TARGET, TARGET], rows) == [engine.score(TARGET, rows)] * 2
     assert wrapper.score_groups(TARGET, [rows, []], progress=progress) == [
         engine.score(TARGET, rows),
         [],

@@ -103,21 +103,6 @@ def test_scores_stay_the_same(tiny, small):
     assert max(tried) <= 24
 
 
-def test_what_does_not_fit_together_is_scored_in_turn(tiny, small, targets):
-    sequences = [list(range(i + 1, i + 8)) for i in range(5)]
-    engine = LocalEngine(tiny)
-    engine.merging.possible = False
-    wanted = engine.scores(targets, sequences)
-    assert wanted[0] != wanted[1] != wanted[2]
-    tried = small(16)  # two rows of eight tokens: not one text under three targets
-    found = engine.scores(targets, sequences)
-    for own, other in zip(found, wanted, strict=True):
-        for row, right in zip(own, other, strict=True):
-            assert row == pytest.approx(right, rel=1e-5, abs=1e-5)
-    assert max(tried) > 16
-    assert tried[-1] <= 16
-
-
 def test_groups_begin_again_with_less(tiny, small):
     begin = list(range(10, 27))
     groups = [[[*begin, g, i, 7] for i in range(9)] for g in (40, 50)] + [[[4, 5], [6, 7]]]

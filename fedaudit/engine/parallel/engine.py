@@ -118,10 +118,6 @@ class ParallelEngine:
         sizes = [1] * len(sequences)
         return self._spread("score", (target,), sizes, _select(sequences), progress)
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target, one after the other."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:

@@ -58,10 +58,6 @@ class DryRunEngine:
         value = -2.0 if target.adapter is None else -1.0
         return [[value] * max(0, len(sequence) - 1) for sequence in sequences]
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:

@@ -99,10 +99,6 @@ class RemoteEngine:
             for values, first in self._score_texts(target, sequences, progress)
         ]
 
-    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target, one after the other."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:

@@ -182,21 +182,3 @@ def test_many_questions_are_answered_alike_one_adapter_at_a_time(
     assert apart == together
     assert told[-1] == (len(ROWS), len(ROWS))
     assert len({tuple(row) for row in together}) == 3
-
-
-def test_scores_under_several_targets_are_those_of_each(tiny, folder, tmp_path):
-    other = tiny_models.write(tiny(), tmp_path / "other", r=3, seed=5)
-    odd = tiny_models.write(tiny(), tmp_path / "odd", r=3, seed=6, use_dora=True)
-    asked, rows = [target(folder), BASE, target(other)], [*ROWS, []]
-    for engine in (LocalEngine(tiny()), beside(tiny())):
-        for small in (engine, LocalEngine(tiny(), batch_size=2, tokens=40)):
-            small.merging.possible = engine.merging.possible
-            found = small.scores(asked, rows)
-            assert [list(map(len, own)) for own in found] == [[len(r) - 1 for r in ROWS] + [0]] * 3
-            for own, one in zip(found, asked, strict=True):
-                torch.testing.assert_close(flat(own), flat(engine.score(one, rows)))
-        assert engine.scores([], rows) == []
-        assert engine.scores(asked, []) == [[], [], []]
-        assert engine.scores([target(odd), BASE], rows)[0] == engine.score(target(odd), rows)
-    with pytest.raises(InputError, match="context"):
-        engine.scores(asked, [[5] * 90])
