@@ -540,6 +540,27 @@ def test_scores_that_nobody_can_check_accuse_nobody(run, bundle):
     assert "same: Z of c3" not in done.out
 
 
+def each_test(**changes):
+    """Return a change of every test of every client and of the global model."""
+    return rounds(
+        lambda r: [row["m0"].update(changes) for row in (r["reference"], *r["clients"].values())]
+    )
+
+
+def exchange_rounds(table):
+    for record in table["rounds"]:
+        record["round"] = 3 - record["round"]
+
+
+def change_row(table, metric, value):
+    [row] = [row for row in table["measurements"] if row["metric"] == metric]
+    row.update(value=value)
+
+
+def upper_case(table):
+    table["commitments"][0]["sha256"] = table["commitments"][0]["sha256"].upper()
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -555,12 +576,36 @@ def test_scores_that_nobody_can_check_accuse_nobody(run, bundle):
         ("scores.json", rounds(lambda r: r["clients"]["c2"]["m0"].update(z=30.0))),
         ("scores.json", rounds(lambda r: r["reference"]["m0"].update(z=-30.0))),
         ("scores.json", rounds(lambda r: r["clients"]["c1"]["m0"].update(null=[0.1] * 64))),
+        ("scores.json", each_test(null=[0.1] * 64)),
+        ("scores.json", rounds(lambda r: r["clients"]["c2"]["m0"].update(hits=12))),
+        ("scores.json", rounds(lambda r: r["clients"]["c1"]["m0"].update(n=24))),
+        ("scores.json", rounds(lambda r: r["clients"]["c1"]["m0"].update(parts=[3, 3, 3, 2]))),
+        ("scores.json", rounds(lambda r: r["clients"].update(c2=r["clients"]["c1"]))),
+        ("scores.json", rounds(lambda r: r["clients"].update({"с1": r["clients"].pop("c1")}))),
+        ("scores.json", lambda table: table["rounds"].pop()),
+        ("scores.json", exchange_rounds),
+        ("scores.json", lambda table: table.update(trained="2020-01-01T00:00:00+00:00")),
+        ("scores.json", lambda table: table.update(noted="1" * 64)),
         ("report.json", lambda table: table["run"]["config"].update(alpha=0.05)),
         ("report.json", lambda table: table["run"]["config"].update(threshold=1.0)),
         ("report.json", drop_finding),
         ("report.json", rename_finding),
         ("report.json", drop_limits),
         ("commitments.json", lambda table: table["commitments"][0].update(sha256="2" * 64)),
+        ("report.json", lambda table: table["run"].update(id="attribute-decide-0")),
+        ("report.json", lambda table: table["data"][0].update(unit="estimate")),
+        ("report.json", lambda table: table["verdict"].update(status="pass")),
+        ("report.json", lambda table: table["verdict"].update(reasons=["c2 is flagged."])),
+        ("report.json", lambda table: change_row(table, "alpha", 0.05)),
+        ("report.json", lambda table: change_row(table, "tau", 3.0)),
+        ("report.json", lambda table: table["findings"][0]["evidence"].update(client="с1")),
+        ("report.json", lambda table: table["findings"].append(table["findings"][0])),
+        ("watermark.json", lambda table: table["marks"][0].update(id="M0")),
+        ("watermark.json", lambda table: table["marks"][0].update(salt="00" * 32)),
+        ("watermark.json", lambda table: table["marks"][0]["options"].update(tokens=5)),
+        ("commitments.json", lambda table: table["commitments"][0].update(id="m0 ")),
+        ("commitments.json", upper_case),
+        ("commitments.json", lambda table: table["commitments"].clear()),
         ("commitments.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00")),
     ],
 )
