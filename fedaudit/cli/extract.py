@@ -99,7 +99,9 @@ def extract(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", help="Prefixes that each attacker of --matrix asks.", min=1),
+        typer.Option(
+            "--budget", help="Prefixes that each attacker of --matrix asks.", min=1, max=1_000_000
+        ),
     ] = None,
     attack: Annotated[
         list[str] | None, typer.Option("--attack", help="An attack's name; may be repeated.")

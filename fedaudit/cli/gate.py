@@ -60,7 +60,7 @@ def ask(
         ),
     ] = "none",
     new_tokens: Annotated[
-        int, typer.Option("--new-tokens", help="How long the answer may be.", min=1)
+        int, typer.Option("--new-tokens", help="How long the answer may be.", min=1, max=100_000)
     ] = 60,
     temperature: Annotated[
         float,

@@ -38,7 +38,10 @@ def infer(
     candidates: Annotated[
         list[int] | None,
         typer.Option(
-            "--candidates", help="Candidates for each mask; default: 50; may be repeated.", min=2
+            "--candidates",
+            help="Candidates for each mask; default: 50; may be repeated.",
+            min=2,
+            max=10_000,
         ),
     ] = None,
     target: Target = None,
@@ -52,7 +55,10 @@ def infer(
     batch_size: Annotated[
         int,
         typer.Option(
-            "--batch-size", help="Sentences scored at once; 0: chosen automatically.", min=0
+            "--batch-size",
+            help="Sentences scored at once; 0: chosen automatically.",
+            min=0,
+            max=1_000_000,
         ),
     ] = 0,
     detector: Detector = "presidio",

@@ -53,7 +53,10 @@ def memorize(
         ),
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", help="Texts drawn at random from each client.", min=1)
+        int,
+        typer.Option(
+            "--sample", help="Texts drawn at random from each client.", min=1, max=10_000_000
+        ),
     ] = 4000,
     prefix_length: Annotated[
         int | None,
@@ -62,6 +65,7 @@ def memorize(
             help="Tokens of a text that the model is given; default: 30, or fewer if most texts "
             "are too short.",
             min=1,
+            max=1_000_000,
         ),
     ] = None,
     decoding: Annotated[
@@ -72,7 +76,12 @@ def memorize(
     ] = "top-k",
     top_k: Annotated[
         int,
-        typer.Option("--top-k", help="How many of the likeliest tokens top-k draws from.", min=1),
+        typer.Option(
+            "--top-k",
+            help="How many of the likeliest tokens top-k draws from.",
+            min=1,
+            max=10_000_000,
+        ),
     ] = 40,
     top_p: Annotated[
         float,
@@ -83,7 +92,8 @@ def memorize(
         typer.Option("--temperature", help="The temperature of --decoding temperature."),
     ] = 1.0,
     new_tokens: Annotated[
-        int, typer.Option("--new-tokens", help="The most tokens of a continuation.", min=1)
+        int,
+        typer.Option("--new-tokens", help="The most tokens of a continuation.", min=1, max=100_000),
     ] = 256,
     prompt: Annotated[
         str,
@@ -99,6 +109,7 @@ def memorize(
             "--retrieved",
             help="Suffixes of each client to compare with, the most similar first.",
             min=1,
+            max=10_000_000,
         ),
     ] = 10,
     all_pairs: Annotated[
@@ -122,7 +133,10 @@ def memorize(
     seed: Seed = None,
     batch_size: BatchSize = 0,
     workers: Annotated[
-        int, typer.Option("--workers", help="Processes that compare texts; 0: one per core.", min=0)
+        int,
+        typer.Option(
+            "--workers", help="Processes that compare texts; 0: one per core.", min=0, max=4_096
+        ),
     ] = 0,
     detector: Detector = "presidio",
     pattern: Pattern = None,

@@ -141,7 +141,10 @@ Template = Annotated[
 BatchSize = Annotated[
     int,
     typer.Option(
-        "--batch-size", help="Continuations drawn at once; 0: chosen automatically.", min=0
+        "--batch-size",
+        help="Continuations drawn at once; 0: chosen automatically.",
+        min=0,
+        max=1_000_000,
     ),
 ]
 Reveal = Annotated[

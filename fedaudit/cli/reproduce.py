@@ -33,6 +33,7 @@ def reproduce(
             "--seeds",
             help="How many seeds to use; those that settings were tuned on are skipped.",
             min=1,
+            max=1_000,
         ),
     ] = None,
     json: Json = None,
@@ -41,7 +42,10 @@ def reproduce(
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", help="Variants that run at a time; 0: one per core at nano scale.", min=0
+            "--jobs",
+            help="Variants that run at a time; 0: one per core at nano scale.",
+            min=0,
+            max=4_096,
         ),
     ] = 0,
     quiet: Quiet = False,

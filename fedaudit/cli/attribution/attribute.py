@@ -54,7 +54,9 @@ RoundsOption = Annotated[
 ]
 Workers = Annotated[
     int,
-    typer.Option("--workers", help="Processes that run the tests on CPU; 0: one per core.", min=0),
+    typer.Option(
+        "--workers", help="Processes that run the tests on CPU; 0: one per core.", min=0, max=4_096
+    ),
 ]
 Alpha = Annotated[
     float,
@@ -70,6 +72,7 @@ Federations = Annotated[
         "report says how often somebody innocent is flagged; default: 100, or none above 200 "
         "pairs of client and mark.",
         min=0,
+        max=1_000_000,
     ),
 ]
 Tau = Annotated[

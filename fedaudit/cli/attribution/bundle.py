@@ -77,7 +77,10 @@ def verify(
         ),
     ] = "",
     workers: Annotated[
-        int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
+        int,
+        typer.Option(
+            "--workers", help="Processes that test on CPU; 0 is one a core.", min=0, max=4_096
+        ),
     ] = 0,
     device: Device = "cpu",
     dtype: Dtype = "auto",

@@ -21,7 +21,10 @@ MOST_CLIENTS = 12
 def calibrate(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
     federations: Annotated[
-        int, typer.Option("--federations", help="Federations to simulate of each kind.", min=1)
+        int,
+        typer.Option(
+            "--federations", help="Federations to simulate of each kind.", min=1, max=1_000_000
+        ),
     ] = 200,
     tau: Annotated[float, typer.Option("--tau", help="As for decide.")] = 4.0,
     alpha: Annotated[float, typer.Option("--alpha", help="As for decide.")] = 0.01,

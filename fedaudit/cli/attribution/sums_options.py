@@ -28,6 +28,7 @@ Others = Annotated[
         "--others",
         help="pairs: other clients in a set (m); default: the federation's, or 5.",
         min=0,
+        max=1_000_000,
     ),
 ]
 Queries = Annotated[
@@ -36,6 +37,7 @@ Queries = Annotated[
         "--queries",
         help="pairs: pairs of sums per client and round (K); default: the federation's, or 5.",
         min=0,
+        max=1_000_000,
     ),
 ]
 Sets = Annotated[
@@ -44,6 +46,7 @@ Sets = Annotated[
         "--sets",
         help="shared: sets per round (Q); default: the federation's, or half as many as clients.",
         min=1,
+        max=1_000_000,
     ),
 ]
 Limit = Annotated[
@@ -76,6 +79,7 @@ Threshold = Annotated[
         "--threshold",
         help="The fewest clients that a sum may include; default: the federation's, or 5.",
         min=1,
+        max=1_000_000,
     ),
 ]
 Secure = Annotated[

@@ -106,7 +106,10 @@ def audit(
     defense_seeds: Annotated[
         int,
         typer.Option(
-            "--defense-seeds", help="Trainings for each defence, each with its own seed.", min=1
+            "--defense-seeds",
+            help="Trainings for each defence, each with its own seed.",
+            min=1,
+            max=1_000,
         ),
     ] = 3,
     defense_profile: Annotated[

@@ -26,7 +26,10 @@ def check(
         str, typer.Option("--base", help="The model that is trained: a folder or a hub id.")
     ] = "fedaudit-nano",
     max_length: Annotated[
-        int, typer.Option("--max-length", help="How many tokens of a record are read.", min=2)
+        int,
+        typer.Option(
+            "--max-length", help="How many tokens of a record are read.", min=2, max=10_000_000
+        ),
     ] = 256,
     learned: Annotated[
         Literal["text", "answer"],

@@ -35,12 +35,20 @@ def measure(
     space_limit: Annotated[
         int,
         typer.Option(
-            "--space-limit", help="Score all secrets of a space that has at most this many.", min=0
+            "--space-limit",
+            help="Score all secrets of a space that has at most this many.",
+            min=0,
+            max=10_000_000,
         ),
     ] = 10_000,
     references: Annotated[
         int,
-        typer.Option("--references", help="Secrets drawn at random from a larger space.", min=1),
+        typer.Option(
+            "--references",
+            help="Secrets drawn at random from a larger space.",
+            min=1,
+            max=1_000_000,
+        ),
     ] = 1_000,
     template: Template = "fed_pii",
     seed: Seed = None,

@@ -13,7 +13,9 @@ def make(
     out: Annotated[Path, typer.Option("--out", help="Where the secret file of canaries goes.")],
     kind: Annotated[str, typer.Option("--kind", help="phone, card, id or name.")] = "phone",
     language: Annotated[str, typer.Option("--language", help="en or zh.")] = "en",
-    count: Annotated[int, typer.Option("--count", help="Secrets to plant.", min=1)] = 12,
+    count: Annotated[
+        int, typer.Option("--count", help="Secrets to plant.", min=1, max=10_000)
+    ] = 12,
     times: Annotated[
         str,
         typer.Option(
@@ -22,7 +24,12 @@ def make(
     ] = "1,4,16",
     controls: Annotated[
         int,
-        typer.Option("--controls", help="Secrets that no client is given, to compare with.", min=0),
+        typer.Option(
+            "--controls",
+            help="Secrets that no client is given, to compare with.",
+            min=0,
+            max=1_000_000,
+        ),
     ] = 100,
     client: Annotated[
         list[str] | None,

@@ -24,7 +24,9 @@ def make(
         str,
         typer.Option("--base", help="The model whose tokens the canaries' endings are drawn from."),
     ] = "fedaudit-nano",
-    count: Annotated[int, typer.Option("--count", help="Canaries, in and out.")] = 1000,
+    count: Annotated[
+        int, typer.Option("--count", help="Canaries, in and out.", max=1_000_000)
+    ] = 1000,
     delta: Annotated[
         float, typer.Option("--delta", help="The claim's delta, 1e-5 at most.")
     ] = 1e-5,
@@ -57,10 +59,15 @@ def make(
     ] = "loss",
     prefix_words: Annotated[
         int,
-        typer.Option("--prefix-words", help="Words of a record that a canary begins with.", min=1),
+        typer.Option(
+            "--prefix-words", help="Words of a record that a canary begins with.", min=1, max=10_000
+        ),
     ] = 6,
     suffix_tokens: Annotated[
-        int, typer.Option("--suffix-tokens", help="Random words that a canary ends with.", min=1)
+        int,
+        typer.Option(
+            "--suffix-tokens", help="Random words that a canary ends with.", min=1, max=10_000
+        ),
     ] = 32,
     seed: Annotated[
         int | None,
