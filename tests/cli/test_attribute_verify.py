@@ -552,6 +552,11 @@ def exchange_rounds(table):
         record["round"] = 3 - record["round"]
 
 
+def repeat_attribute(table):
+    attributes = table["marks"][0]["secret"]["attributes"]
+    attributes.append(attributes[0])
+
+
 def change_row(table, metric, value):
     [row] = [row for row in table["measurements"] if row["metric"] == metric]
     row.update(value=value)
@@ -601,6 +606,12 @@ def upper_case(table):
         ("report.json", lambda table: table["findings"][0]["evidence"].update(client="с1")),
         ("report.json", lambda table: table["findings"].append(table["findings"][0])),
         ("watermark.json", lambda table: table["marks"][0].update(id="M0")),
+        ("report.json", lambda table: table["verdict"].update(rule=99)),
+        ("report.json", lambda table: table["verdict"].pop("detectable")),
+        ("watermark.json", lambda table: table["marks"][0].update(name="kgw")),
+        ("watermark.json", lambda table: table["marks"][0].update(name="none")),
+        ("watermark.json", lambda table: table["marks"][0]["options"].update(nulls=1)),
+        ("watermark.json", repeat_attribute),
         ("watermark.json", lambda table: table["marks"][0].update(salt="00" * 32)),
         ("watermark.json", lambda table: table["marks"][0]["options"].update(tokens=5)),
         ("commitments.json", lambda table: table["commitments"][0].update(id="m0 ")),

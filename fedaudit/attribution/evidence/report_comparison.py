@@ -47,6 +47,8 @@ def compare_report(
     else:
         yield from _compare_sections(report, again)
     check = _check_verdict(report)
+    if not lacks_log and check.state != "differs" and report["verdict"] != again["verdict"]:
+        check = replace(check, state="differs", why="these scores give another one")
     if lacks_log and check.state == "same":
         check = replace(check, state="not checked", why="it follows from the report's own rows")
     yield check

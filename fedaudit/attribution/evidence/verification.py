@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
@@ -51,6 +51,10 @@ def verify_bundle(
     scores = scores_file.read(folder / bundle.SCORES)
     bundle.check_one_run(estimates, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
     marks = marks_file.read(folder / bundle.MARKS)
+    try:
+        detection.watermark_plugins(marks)
+    except UsageError as error:
+        raise InputError(f"{folder / bundle.MARKS}: {error}") from None
     report = report_file.read(folder / bundle.REPORT)
     config = report_file.settings(report)
     if client and client not in scores.clients:

@@ -283,7 +283,9 @@ def entity_of(secret: Mapping[str, Any]) -> Entity:
         names = [secret["entity"], *(values[attribute.name] for attribute in domain.attributes)]
         numbers = [secret["seed"], secret["index"]]
         measured = [row.get(key, 0.0) for row in secret["attributes"] for key in ("mean", "sd")]
-        is_valid = all(isinstance(text, str) for text in names)
+        is_valid = list(values) == [attribute.name for attribute in domain.attributes]
+        is_valid = is_valid and len(values) == len(secret["attributes"])
+        is_valid = is_valid and all(isinstance(text, str) for text in names)
         is_valid = is_valid and all(isinstance(number, int) for number in numbers)
         is_valid = is_valid and all(0 <= number <= 1 for number in measured)
     except (AttributeError, KeyError, StopIteration, TypeError):
