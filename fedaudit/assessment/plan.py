@@ -22,6 +22,10 @@ from fedaudit.audit.request import (
 from fedaudit.audit.resolve import resolve
 from fedaudit.config.options import merge_tables
 
+OPTIONS: Mapping[str, Mapping[str, Any]] = {"contextual": {"new_tokens": 20}}
+"""The options of every audit. The paper's answers have 10 tokens, too few for many an e-mail
+address or identity card, which would then count as unseen. Answers stop where they cannot become a
+string that is looked for, so that longer ones take hardly more time."""
 QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "contextual": {"samples": 8},
     "verbatim": {"documents": 24},
@@ -61,6 +65,9 @@ SHOWS = {
 
 CANNOT = (
     "A step that finds nothing says so for its own questions only: other attacks may find more.",
+    "Strings trained on once or a few times, or deep inside records, seldom come out of any "
+    "question: that they were learned bars a pass, but fails no model.",
+    "Kinds of personal data that neither the records' annotation nor the detector marks.",
     "Nothing here inverts updates or reconstructs records from them.",
 )
 """What no step can show."""
@@ -102,7 +109,7 @@ def make_plan(
     `common` are the fields that all requests have. Raises UsageError where there is no step, and
     what the commands of the steps raise for a wrong option or file.
     """
-    chosen = merge_tables(QUICK_OPTIONS if quick else {}, options or {})
+    chosen = merge_tables(merge_tables(OPTIONS, QUICK_OPTIONS if quick else {}), options or {})
     left_out = dict(_left_out(material, quick=quick))
     steps = {
         STEPS[type(request)]: resolve(request, reader)

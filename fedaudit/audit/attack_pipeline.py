@@ -25,6 +25,7 @@ from fedaudit.audit.inputs.other_members import (
     NO_MEMBERS_CAVEAT,
     member_files,
     shared_records_caveats,
+    unvouched_caveats,
     victim_copies,
     victim_copies_caveat,
 )
@@ -49,8 +50,6 @@ class AttackInputs(Inputs[AuditRequest]):
     attacker: InputFile
     victim: InputFile | None
     members: Mapping[str, InputFile]
-    victim_copies: Sequence[str]
-    """The members that were left out because they have most of the victim's records."""
     control: InputFile | None
     held_out: held_out.HeldOut | None
     without: counterfactual.CounterfactualRun | None
@@ -95,15 +94,12 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     members = {name: reader.corpus(path, form) for name, path in files}
     others = list(members.values())
     held_out_records = held_out.read(request, audited, form, input_files, others, reader=reader)
-    # A member that the user named counts as one, whatever records it has.
-    copies = [] if request.members else victim_copies(victim, members)
     tried = input_files[-1].documents
     return AttackInputs(
         **resolution.common_inputs(request, audited, reader, facts),
         attacker=attacker,
         victim=victim,
-        members={name: file for name, file in members.items() if name not in copies},
-        victim_copies=copies,
+        members=members,
         control=reader.corpus(request.control, form) if request.control else None,
         held_out=held_out_records,
         without=without,
@@ -121,6 +117,8 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
     _attacker: InputFile = field(init=False)
     _victim: InputFile | None = field(init=False)
     _members: dict[str, InputFile] = field(init=False)
+    _victim_copies: Sequence[str] = field(init=False)
+    """The members that were left out because they have most of the victim's records."""
     _control: InputFile | None = field(init=False)
 
     def annotate_files(self) -> Sequence[InputFile]:
@@ -128,7 +126,9 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         request, inputs = self.request, self.inputs
         self._attacker = annotated(inputs.attacker, request)
         self._victim = annotated(inputs.victim, request) if inputs.victim else None
-        self._members = {name: annotated(file, request) for name, file in inputs.members.items()}
+        members = {name: annotated(file, request) for name, file in inputs.members.items()}
+        self._victim_copies = victim_copies(self._victim, members)
+        self._members = {n: file for n, file in members.items() if n not in self._victim_copies}
         self._control = annotated(inputs.control, request) if inputs.control else None
         return [*self._files, *([inputs.held_out.file] if inputs.held_out else [])]
 
@@ -199,8 +199,9 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             *reference_models.caveats(inputs.references),
             *reading_caveats(self._files),
             *shared_records_caveats(inputs.attacker, inputs.victim),
-            *([victim_copies_caveat(inputs.victim_copies)] if inputs.victim_copies else []),
-            *([NO_MEMBERS_CAVEAT] if inputs.victim and not inputs.members else []),
+            *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
+            *unvouched_caveats(self.request, self.audited),
+            *([NO_MEMBERS_CAVEAT] if inputs.victim and not self._members else []),
         ]
 
 

@@ -1,13 +1,16 @@
 """The guess control: strings of the same kinds as the victim's PII that are in nobody's data."""
 
 import random
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 
 from fedaudit.api.scripts import has_han, scripts
 from fedaudit.extraction.recombination import Recombiner, words_by_shape
 from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.metrics.extraction import prefix_disjoint
-from fedaudit.nano.people import LABELS, Person, invent
+from fedaudit.nano.people import LABELS, Person, invent, invent_word
 from fedaudit.pii.normalized_search import fold
 
 FACTOR = 4
@@ -25,6 +28,9 @@ ENOUGH = 8
 TRIES = 20
 """The most tries for each candidate to fill in: some kinds have few distinct strings."""
 
+WORD_LISTS = "word_lists.toml"
+"""Strings of kinds that are single words."""
+
 _FIELDS = {label: field for field, label in LABELS.items()}
 
 
@@ -41,7 +47,8 @@ def sample_controls(
 
     Controls are recombined (`recombination`) from the targets of the label and from `donors`,
     strings of the label that others have. For kinds that can be invented (names, addresses,
-    numbers, ...) in the target's script, FACTOR invented strings are added for each target.
+    numbers, ...) in the target's script, FACTOR invented strings are added for each target, and for
+    kinds that are single words (given names, diagnoses, nationalities, ...) those of a list.
     `real_controls` are real strings (string -> label), used in place of made-up ones for the labels
     that they have. In whatever spelling, no control occurs in a text of `corpus`, and none is the
     beginning of a target or of another control.
@@ -75,10 +82,37 @@ def _generate_controls(
     pool = strings if len(strings) >= ENOUGH else [*strings, *donor_strings]
     recombiner = Recombiner(pool, words)
     for string in strings:
+        yield from _listed(string, label, quota, rng)
         for number in range(quota):
             if number < FACTOR and label in _FIELDS:
                 yield _invent_string(string, label, rng)
             yield recombiner.make(string, rng).strip()
+
+
+def _listed(string: str, label: str, count: int, rng: random.Random) -> Iterator[str]:
+    """Yield single words of a kind that are written like `string`, if that is one, too."""
+    if len(string.split()) > 1:
+        return
+    language = "zh" if has_han(string) else "en"
+    listed = _word_lists().get((label, language), ())
+    words = rng.sample(listed, min(count, len(listed)))
+    if not listed and (word := invent_word(label, language, rng)):
+        words = [word, *(invent_word(label, language, rng) for _ in range(count - 1))]
+    for word in words:
+        if scripts(word) & scripts(string):
+            yield word[:1].upper() + word[1:] if string[:1].isupper() else word
+
+
+@cache
+def _word_lists() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the words of each label and language."""
+    text = (files("fedaudit.extraction") / WORD_LISTS).read_text("utf-8")
+    return {
+        (label, language): tuple(table[language].split())
+        for table in tomllib.loads(text).values()
+        for label in table["labels"]
+        for language in ("en", "zh")
+    }
 
 
 def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[str]) -> list[str]:

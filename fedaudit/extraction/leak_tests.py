@@ -107,8 +107,9 @@ def run_leak_tests(
     rows = (
         *_rows(plugin, evidence, probabilities, target_set),
         *_beyond(plugin, target_set, reach),
+        *_shared_rows(plugin, target_set, leaks),
         *_known_rows(plugin, context, target_set, query_params.new_tokens, probabilities, targets),
-        *learned_rows(plugin, context, target_set, targets),
+        *learned_rows(plugin, context, target_set, target_set.exclusive),
     )
     p = {string: evidence.string_p_value(string, label) for string, label in leak_labels.items()}
     return LeakTests(
@@ -185,6 +186,28 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
         yield skipped_targets_row(
             plugin, count, labels[label], {"set": BEYOND_REACH, "label": label}
         )
+
+
+def _shared_rows(
+    plugin: str, target_set: TargetSet, leaks: Collection[str]
+) -> Iterator[Measurement]:
+    """Yield how many targets other members have, each and together, and how many of them leaked.
+
+    They are not judged, because the file of a member says that they are not the victim's alone.
+    """
+    shared = target_set.shared
+    every = frozenset[str]().union(*shared.values())
+    for scope, strings in (({}, every), *(({"member": name}, shared[name]) for name in shared)):
+        if strings:
+            yield Measurement(
+                kind="extraction",
+                plugin=plugin,
+                metric="shared_targets",
+                value=float(len(strings)),
+                n=len(target_set.labels),
+                hits=len(strings.intersection(leaks)),
+                scope={"source": NEW, **scope},
+            )
 
 
 def _known_rows(

@@ -37,12 +37,12 @@ class _Scored:
 
 
 def learned_rows(
-    plugin: str, context: AttackContext, target_set: TargetSet, targets: Mapping[str, str]
+    plugin: str, context: AttackContext, target_set: TargetSet, targets: Collection[str]
 ) -> Iterator[Measurement]:
     """Yield, by label, the mean gain score of targets and of positive controls, and a p value.
 
-    Kinds with fewer than `CONTROLS` control strings are left out. Without a base, or with an engine
-    that cannot score, nothing is measured.
+    `targets` may be longer than an answer. Kinds with fewer than `CONTROLS` control strings are
+    left out. Without a base, or with an engine that cannot score, nothing is measured.
     """
     if context.base is None or why_lacking(context.engine, {"score"}):
         return
@@ -50,10 +50,10 @@ def learned_rows(
     for string, label in sorted(target_set.controls.items()):
         controls[label].append(string)
     known = target_set.known
-    for label in sorted(set(targets.values())):
+    for label in sorted({target_set.labels[string] for string in targets}):
         if len(controls[label]) < CONTROLS:
             continue
-        every = [string for string in targets if targets[string] == label]
+        every = [string for string in targets if target_set.labels[string] == label]
         strings = sorted(random.Random(f"gain {context.seed} {label}").sample(
             sorted(every), min(MAX_TARGETS, len(every))))  # fmt: skip
         groups = {

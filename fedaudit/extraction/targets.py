@@ -1,6 +1,6 @@
 """The strings and records that only the victim has, to look for, and strings that nobody has."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,8 +37,8 @@ class TargetSet:
     """Strings that nobody has, with their labels."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """For each target, the first group of the victim's records with it, if records have groups."""
-    members: Mapping[str, int] = field(default_factory=dict)
-    """For each target, how many of the other members whose documents are known have it."""
+    shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """For each other member whose documents are known, the targets that are in them."""
     documents: Mapping[str, int] = field(default_factory=dict)
     """For each target, the number of the victim's documents that contain it."""
     subjects: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +49,12 @@ class TargetSet:
     """Where each target stands first in the victim's records."""
     known: PositiveControls = field(default_factory=PositiveControls)
     """Strings of others that the model was trained on, to see whether the questions work."""
+
+    @cached_property
+    def members(self) -> Mapping[str, int]:
+        """For each target, how many of the other members whose documents are known have it."""
+        counts = Counter(string for strings in self.shared.values() for string in strings)
+        return {string: counts[string] for string in self.labels}
 
     @property
     def searched(self) -> Iterator[str]:
@@ -94,14 +100,14 @@ def build_target_set(
     controls = sample_controls(
         labels, texts, seed=context.seed, donors=donors, real_controls=real_controls, most=most
     )
-    shared = _count_members(labels, context.members)
+    shared = _strings_of_members(labels, context.members)
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
         alone=_alone(labels, context.attacker, shared),
         controls=dict(controls),
         groups=_groups(victim),
-        members=shared,
+        shared=shared,
         subjects=_subjects(victim),
         documents=document_frequency(labels, [document.text for document in victim]),
         donors=donors,
@@ -118,17 +124,16 @@ def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
     return {label: sorted(strings) for label, strings in sorted(by_label.items())}
 
 
-def _count_members(
+def _strings_of_members(
     labels: Iterable[str], members: Mapping[str, Sequence[Document]]
-) -> dict[str, int]:
-    """Return how many other members have each string, in whatever spelling."""
+) -> dict[str, frozenset[str]]:
+    """Return the strings that each other member has, in whatever spelling."""
     forms = {string: fold(string) for string in labels}
-    counts = dict.fromkeys(forms, 0)
-    for documents in members.values():
+    shared = {}
+    for name, documents in members.items():
         free = absent_strings(filter(None, forms.values()), [fold(d.text) for d in documents])
-        for string, form in forms.items():
-            counts[string] += form not in free
-    return counts
+        shared[name] = frozenset(string for string, form in forms.items() if form not in free)
+    return shared
 
 
 def drop_substrings(strings: Collection[str]) -> frozenset[str]:
@@ -139,7 +144,9 @@ def drop_substrings(strings: Collection[str]) -> frozenset[str]:
 
 
 def _alone(
-    labels: Mapping[str, str], attacker: Sequence[Document], shared: Mapping[str, int]
+    labels: Mapping[str, str],
+    attacker: Sequence[Document],
+    shared: Mapping[str, Collection[str]],
 ) -> frozenset[str]:
     """Return the strings that nobody else has; of those that differ only in spelling, one."""
     forms: dict[str, str] = {}
@@ -147,7 +154,8 @@ def _alone(
         forms.setdefault(fold(string), string)
     forms.pop("", None)
     free = absent_strings(forms, [fold(document.text) for document in attacker])
-    return frozenset(forms[form] for form in free if not shared[forms[form]])
+    others = frozenset[str]().union(*shared.values())
+    return frozenset(forms[form] for form in free if forms[form] not in others)
 
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:

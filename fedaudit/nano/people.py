@@ -79,6 +79,23 @@ def invent(language: str, rng: random.Random) -> Person:
     )
 
 
+WORDS = {
+    **dict.fromkeys(("FIRST_NAME", "GIVEN_NAME", "MIDDLE_NAME"), "first_name"),
+    **dict.fromkeys(("LAST_NAME", "FAMILY_NAME", "SURNAME"), "last_name"),
+    **dict.fromkeys(("USERNAME", "USER_NAME", "ACCOUNT_NAME"), "user_name"),
+}
+"""The faker method for each kind of personal data that is a single word."""
+
+
+def invent_word(label: str, language: str, rng: random.Random) -> str:
+    """Return an invented word of a kind in WORDS, drawn from `rng` alone; "" for other kinds."""
+    if label not in WORDS:
+        return ""
+    fake = _faker(language)
+    fake.seed_instance(rng.getrandbits(64))
+    return str(getattr(fake, WORDS[label])())
+
+
 _GIVEN_NAME_CHARS = (
     "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超秀霞平刚桂英华玉兰红梅云海峰林波宁欣怡佳宇浩然子轩梓涵"
     "雨泽思远晓东文博志国建新春燕雪琴凤莲翠荣福贵德成永康安民立仁义信忠孝礼智勤俭诚"

@@ -34,7 +34,7 @@ INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_reque
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
     *("hits_of_one_run", "targets", "p_value", "chance", "effective_controls", "precision"),
-    *("annotation_labels", "gain_score"),
+    *("annotation_labels", "gain_score", "shared_targets"),
     *LEAKING,
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")

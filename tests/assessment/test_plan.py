@@ -103,13 +103,13 @@ def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
     assert "contextual" not in whole.requests["extraction"].attacks
     quick = make_plan(discover(run, reader=InputReader()), common, quick=True, reader=InputReader())
     assert list(quick.steps) == ["extraction", "inference"]
-    assert quick.requests["extraction"].options["contextual"] == {"samples": 8}
+    assert quick.requests["extraction"].options["contextual"] == {"samples": 8, "new_tokens": 20}
     assert quick.left_out["pairs"] == "left out by --quick"
     own = {"contextual": {"samples": 3}, "ranking": {"sentences": 5}}
     given = make_plan(
         discover(run, reader=InputReader()), common, options=own, quick=True, reader=InputReader()
     )
-    assert given.requests["extraction"].options["contextual"] == {"samples": 3}
+    assert given.requests["extraction"].options["contextual"] == {"samples": 3, "new_tokens": 20}
     assert given.requests["inference"].options["ranking"] == {"sentences": 5, "candidates": [20]}
 
 
@@ -174,7 +174,7 @@ def test_a_cost_is_counted_by_hand(here):
     verbatim, untargeted, benign = 24, 256, 1000
     # verbatim continues as many held-out documents as victim's.
     assert cost.continuations == 48 * 15 + 2 * verbatim + untargeted + benign
-    assert cost.tokens == 48 * 15 * 10 + 2 * verbatim * 50 + untargeted * 256 + benign * 128
+    assert cost.tokens == 48 * 15 * 20 + 2 * verbatim * 50 + untargeted * 256 + benign * 128
     assert cost.scored == 24 + 24  # membership: the victim's records and those held out
     assert cost_of(plan.steps["inference"]) == Cost(scored=48 * 50)
     step = plan.steps["extraction"]
@@ -201,7 +201,7 @@ def test_the_cost_of_pairs_and_memorization(here):
     run = str(federation(here))
     found = discover(run, reader=InputReader())
     plan = make_plan(found, {**COMMON, "target": run, "adapter": None}, reader=InputReader())
-    assert cost_of(plan.steps["pairs"]) == Cost(2 * 48 * 15, 2 * 48 * 15 * 10)
+    assert cost_of(plan.steps["pairs"]) == Cost(2 * 48 * 15, 2 * 48 * 15 * 20)
     assert cost_of(plan.steps["memorization"]) == Cost(48, 48 * 256)
 
 

@@ -92,15 +92,57 @@ def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, ru
              "--set", "contextual.context=4", "--quiet")  # fmt: skip
     shutil.copy(made.path / "data/c1.jsonl", "copy.jsonl")
     run(*words, "--out", "one")
-    assert any("c1 of the federation's folder shares" in one for one in report("one")["limits"])
+    assert any("c1 has the victim's own records" in one for one in report("one")["limits"])
     judged = [
         row
         for row in report("one")["measurements"]
         if row["metric"] == "coverage" and row["scope"].get("set") == "exclusive"
     ]
     assert all(row["n"] for row in judged)
-    run(*words, "--member", "run/data/c1.jsonl", "--out", "two")
-    assert not any("taken for the victim" in one for one in report("two")["limits"])
+    # Named as a member, and with half of its people masked, it is the victim's still.
+    records = [json.loads(line) for line in Path("copy.jsonl").read_text().splitlines()]
+    for record in records[::2]:
+        for span in record.pop("pii")[::-1]:
+            record["text"] = f"{record['text'][: span['start']]}[X]{record['text'][span['end'] :]}"
+        record["pii"] = []
+    Path("masked.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    run(*words, "--member", "masked.jsonl", "--out", "two")
+    assert any("masked has the victim's own records" in one for one in report("two")["limits"])
+    assert judged_counts("two") == judged_counts("one")
+
+
+def judged_counts(folder):
+    return [
+        row["n"]
+        for row in report(folder)["measurements"]
+        if row["metric"] == "coverage" and row["scope"].get("set") == "exclusive"
+    ]
+
+
+def test_a_line_planted_into_the_folder_leaves_no_string_out(here, run):
+    made = handmade.write(here / "run", clients=3, rounds=1)
+    fake_audit.keep_documents(made.path)
+    words = ("extract", "--target", "run", "--prefixes", "own.jsonl", "--victim", "victim.jsonl",
+             "--set", "contextual.context=4", "--quiet")  # fmt: skip
+    run(*words, "--out", "before")
+    planted, texts = made.path / "data/c2.jsonl", Path("victim.jsonl").read_text().splitlines()
+    victims = [json.loads(line) for line in texts]
+    strings = {v["text"][p["start"] : p["end"]] for v in victims for p in v["pii"]}
+    listed = ", ".join(sorted(strings))
+    with planted.open("a") as file:
+        file.write(json.dumps({"id": "planted", "text": listed, "pii": []}) + "\n")
+    run.refused(3, *words, "--out", "hash", says="is not the file that federation.json names")
+    found = manifest.read(made.path)
+    files = {name: digest for name, digest in found.files.items() if "data/" not in name}
+    manifest.write(replace(found, files=files), made.path)
+    run(*words, "--out", "bare")
+    assert judged_counts("bare") == judged_counts("before")
+    assert any("no hash of the data of" in one for one in report("bare")["limits"])
+    # Named by the auditor, the file does leave strings out, and the report says how many.
+    run(*words, "--member", str(planted), "--out", "named")
+    shared = [r for r in report("named")["measurements"] if r["metric"] == "shared_targets"]
+    assert {r["scope"].get("member") for r in shared} == {None, "c2"}
+    assert all(r["value"] == r["n"] for r in shared)
 
 
 def test_what_the_attacker_has_itself_is_not_inferred_of_a_victim(here, run):

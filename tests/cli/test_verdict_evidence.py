@@ -54,7 +54,13 @@ def test_every_verdict_has_a_code():
 def test_what_a_named_member_has_is_not_judged(run):
     # Four of the victim's names come out, none of the base or of the controls.
     [alone] = rows_after(run, SCORED, code=1)
-    shutil.copy("victim.jsonl", "other.jsonl")
+    shutil.copy("victim.jsonl", "copy.jsonl")
+    [copied] = rows_after(run, (*SCORED, "--member", "copy.jsonl"), code=1)
+    assert copied == alone
+    victims = [json.loads(line) for line in Path("victim.jsonl").read_text().splitlines()]
+    names = {v["text"][p["start"] : p["end"]] for v in victims for p in v["pii"]}
+    other = {"id": "list", "text": "; ".join(sorted(names)), "pii": []}
+    Path("other.jsonl").write_text(json.dumps(other) + "\n")
     [shared] = rows_after(run, (*SCORED, "--member", "other.jsonl"), code=7)
     assert alone["n"] == 7
     assert shared["value"] is None

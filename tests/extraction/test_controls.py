@@ -135,3 +135,23 @@ def test_what_fills_a_gap_is_of_the_scripts_of_its_kind():
 def test_numbers_are_invented_whatever_is_written_beside_them():
     found = {string for string, _ in sample_controls({"010-12": "PHONE_NUMBER"}, ["x"], seed=0)}
     assert any(string.count(" ") == 2 for string in found)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("DIAGNOSIS", ("asthma", "gout", "lupus")),
+        ("NATIONALITY", ("German", "French", "Thai")),
+        ("RELIGION", ("佛教", "道教", "禅宗")),
+        ("GIVEN_NAME", ("Anna", "Ben", "Chloe")),
+        ("USERNAME", ("anna77", "b.smith", "chloe_k")),
+    ],
+)
+def test_kinds_of_single_words_have_controls_of_their_kind(label, words):
+    texts = ["She has gout and typhoid."]
+    found = sample_controls(dict.fromkeys(words, label), texts, seed=1)
+    strings = [string for string, _ in found]
+    assert len(strings) >= 25
+    assert not {*words, "typhoid"} & set(strings)
+    assert {string[0].isupper() for string in strings} == {words[0][0].isupper()}
+    assert found == sample_controls(dict.fromkeys(reversed(words), label), texts, seed=1)

@@ -204,6 +204,15 @@ def test_a_base_that_hardly_says_a_string_is_no_explanation():
     assert p["leak"] == p["control"] > p["base"]
 
 
+def test_what_members_have_as_well_is_counted_with_what_of_it_came_out():
+    members = {"c2": [marked("bob  lowe, Hull")], "c3": [marked("Hull")], "c4": [marked("Nobody")]}
+    rows = [r for r in attacked(members=members).measurements if r.metric == "shared_targets"]
+    # Of four strings; "Bob Low" is part of what c2 writes, and came out as no word of its own.
+    assert [(r.scope.get("member"), r.value, r.n, r.hits) for r in rows] == [
+        (None, 3, 4, 1), ("c2", 3, 4, 1), ("c3", 1, 4, 0)
+    ]  # fmt: skip
+
+
 def test_where_everything_is_others_nothing_is_judged_in_its_place():
     found = attacked(members={"c2": VICTIM})
     judged = [r for r in found.measurements if r.scope.get("set") == "exclusive"]
@@ -313,7 +322,7 @@ def test_what_a_victim_lacks_may_be_the_chosen_kinds_only():
 
 def test_a_single_target_that_nobody_can_imitate_has_no_control():
     """Its halves recombined are itself: there is nothing to guess with."""
-    victim = [marked("Her case was one of asthma.", ("asthma", "DIAGNOSIS"))]
+    victim = [marked("Her case was one of asthma.", ("asthma", "CONDITION"))]
     found = attacked(victim=victim)
     assert row(found, "coverage", "tuned").n == 1
     assert row(found, "coverage", "tuned").chance is None

@@ -26,6 +26,7 @@ from fedaudit.extraction import sampling
 from fedaudit.extraction.exact import walk
 from fedaudit.federation import manifest
 from fedaudit.system.failures import raise_unwritable
+from fedaudit.system.files import sha256
 
 NAMES = [f"{first} {last}" for first in ("Ann", "Bo", "Cy", "Di") for last in ("Lee", "Ash", "Orr")]
 PLACES = ["Leeds", "York", "Bath"]
@@ -60,7 +61,9 @@ def keep_documents(folder):
         lines = [json.dumps(document) + "\n" for document in corpus(number % 2)]
         (folder / f"data/{one.id}.jsonl").write_text("".join(lines))
     kept = tuple(dataclasses.replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
-    manifest.write(dataclasses.replace(found, clients=kept), folder)
+    hashes = {one.data: sha256(folder / one.data) for one in kept}
+    files = {**found.files, **hashes}
+    manifest.write(dataclasses.replace(found, clients=kept, files=files), folder)
 
 
 def says(target, prompt, sample):

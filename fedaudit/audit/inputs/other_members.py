@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.audit.target import AuditTarget
-from fedaudit.data import corpus
+from fedaudit.data import corpus, near_duplicates
+from fedaudit.federation import manifest
 from fedaudit.pii.normalized_search import fold
 
 if TYPE_CHECKING:
@@ -18,56 +19,73 @@ NO_MEMBERS_CAVEAT = (
 )
 
 
+MOST = 0.5
+"""With a greater share of records that are near duplicates of the victim's, a member is the victim.
+
+In simulated corpora (docs/extraction-attacks.md) copies have 0.8 or more, other clients that write
+with the same templates have 0, and those with other records of the same people at most 0.4.
+"""
+
+
 def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Path]:
     """Return the files of members other than attacker and victim, by name.
 
-    They are those given by the user, or else those in the federation's folder. There are none
-    without a victim.
+    They are those given by the user, or else those in the federation's folder whose hashes are in
+    its manifest. There are none without a victim.
     """
     if request.victim_path is None:
         return {}
     named = {path.stem: path for path in request.members}
     if len(named) < len(request.members):
         named = {str(path): path for path in request.members}
-    files = named or _client_files(audited)
-    excluded_paths = {path.resolve() for path in (request.input_path, request.victim_path)}
-    return {name: path for name, path in files.items() if path.resolve() not in excluded_paths}
+    return _unless_attacked(request, named or _vouched(audited))
 
 
 def victim_copies(victim: "InputFile | None", members: Mapping[str, "InputFile"]) -> list[str]:
-    """Return the members that share more than half of the victim's, or of their own, records.
+    """Return the members whose records are mostly near duplicates of the victim's.
 
-    They are the victim itself: its records may have been given as another file than the
-    federation's, in part, with later ones, or with other white space or Unicode forms.
+    They are the victim itself: its records may have been given as another file than this one, in
+    part, with later ones, masked, cut off or re-wrapped. All files are annotated.
     """
-    texts = _texts(victim) if victim else set[str]()
-    return [name for name, file in members.items() if _is_most(texts, _texts(file))]
-
-
-def _texts(file: "InputFile") -> set[str]:
-    return {fold(document.text) for document in file.documents}
-
-
-def _is_most(texts: set[str], other_texts: set[str]) -> bool:
-    """Tell whether two sets share more than half of the smaller set."""
-    return 2 * len(texts & other_texts) > min(len(texts), len(other_texts))
+    if victim is None:
+        return []
+    return [
+        name
+        for name, file in members.items()
+        if near_duplicates.share_of_copies(file.documents, victim.documents) > MOST
+    ]
 
 
 def victim_copies_caveat(names: Sequence[str]) -> str:
     """Return the caveat that says which members were taken for the victim."""
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    have = "have" if names[1:] else "has"
     return (
-        f"{listed} of the federation's folder {'share' if names[1:] else 'shares'} most records "
-        "with the victim: taken for the victim, not for another member; --member names other "
-        "members."
+        f"{listed} {have} the victim's own records, most of them at least (as they are, masked, "
+        "cut off or re-wrapped): taken for the victim, not for another member."
     )
+
+
+def unvouched_caveats(request: "AuditRequest", audited: AuditTarget) -> list[str]:
+    """Return a caveat that names the federation's data files that its manifest has no hash of."""
+    if request.victim_path is None or request.members:
+        return []
+    known = _vouched(audited)
+    files = _unless_attacked(request, _client_files(audited))
+    names = [name for name in files if name not in known]
+    if not names:
+        return []
+    return [
+        f"{manifest.NAME} has no hash of the data of {', '.join(names)}: strings in these files "
+        "still count as the victim's (--member names other members' files)."
+    ]
 
 
 def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") -> list[str]:
     """Return a caveat with the number of the victim's records that the attacker has, if any."""
     if victim is None:
         return []
-    known = _texts(attacker)
+    known = {fold(document.text) for document in attacker.documents}
     count = sum(fold(document.text) in known for document in victim.documents)
     if not count:
         return []
@@ -81,6 +99,21 @@ def check_files(request: "AuditRequest") -> None:
     """Raise InputError for a given file that does not exist or is no file."""
     for path in (*request.members, *([request.control] if request.control else [])):
         corpus.existing_file(path)
+
+
+def _unless_attacked(request: "AuditRequest", files: Mapping[str, Path]) -> dict[str, Path]:
+    """Return `files` without those of attacker and victim."""
+    excluded = {path.resolve() for path in (request.input_path, request.victim_path) if path}
+    return {name: path for name, path in files.items() if path.resolve() not in excluded}
+
+
+def _vouched(audited: AuditTarget) -> dict[str, Path]:
+    """Return the clients' files whose hashes are in the manifest, checked when it was opened."""
+    if audited.federation is None:
+        return {}
+    hashes = audited.federation.manifest.files
+    data = {client.id: client.data for client in audited.federation.manifest.clients}
+    return {name: path for name, path in _client_files(audited).items() if data[name] in hashes}
 
 
 def _client_files(audited: AuditTarget) -> dict[str, Path]:

@@ -4,10 +4,11 @@ docs/evidence.md gives the reasons for these tests and the measurements made wit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.api.target_sets import EXCLUSIVE, UNASKED
+from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
 from fedaudit.report.verdict.leak import (
     ALLOWED,
     CAME_OUT,
@@ -29,6 +30,8 @@ the same information.
 SKIPPED = "targets"
 """The metric of rows that count targets that were not looked for."""
 NEW, KNOWN = "tuned-not-base", "known"
+SHARED = "shared_targets"
+"""The metric of rows that count the targets that other members have, and those that came out."""
 GAIN_SCORE = "gain_score"
 """The metric of how much more a string gained in training than control strings in its place."""
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
@@ -52,7 +55,8 @@ def find_leaks(
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
-    tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE, ANSWERS)]
+    test_metrics = ("p_value", "chance", EFFECTIVE, ANSWERS, SHARED)
+    tests = [row for row in measurements if row.metric in test_metrics]
     skipped = [row for row in measurements if row.metric == SKIPPED and "label" not in row.scope]
     labelled = [row for row in rows_by_kind if "label" in row.scope and row.kind == "extraction"]
     skipped += [
@@ -97,6 +101,7 @@ def _leak(
         p = _leak_p_value(row, base, control, held_out, lost, by_test)
         others = "base, control and held-out records" if held_out else "base and control"
         tests.append(Test(_name(row), p, count(row), f"more than {others} explain"))
+    kinds = _kinds(row, rows, labelled, control, by_test)
     string = _string_p_value(row, by_test, findings)
     if string is not None and base is not None:
         hard = "one of them so hard to guess that it is evidence by itself"
@@ -114,16 +119,18 @@ def _leak(
         effective_controls=by_test[EFFECTIVE].value if EFFECTIVE in by_test else None,
         held_out=held_out,
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
-        kinds=_kinds(row, rows, labelled, control, by_test),
+        kinds=kinds,
         skipped=sum(
             int(other.value or 0)
             for other in skipped
             if other.plugin == row.plugin and attack_key(other) == attack_key(row)
-        ),
+        )
+        - sum(kind.skipped for kind in kinds),
         high=sum(
             finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
             for finding in findings
         ),
+        shared_hits=by_test[SHARED].hits or 0 if SHARED in by_test else 0,
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
 
@@ -150,7 +157,16 @@ def _kinds(
     }
     # An attack may count targets by kind, and positive controls of all kinds together only.
     if any(r.scope.get("source") == KNOWN or r.metric == GAIN_SCORE for r in alike):
-        return tuple(_kind(label, n, alike, row.metric) for label, n in sorted(labels.items()))
+        beyond = {
+            str(r.scope["label"]): int(r.value or 0)
+            for r in labelled
+            if (r.plugin, r.metric, r.scope.get("set")) == (row.plugin, SKIPPED, BEYOND_REACH)
+            and attack_key(r) == attack_key(row)
+        }
+        return tuple(
+            replace(_kind(label, n, alike, row.metric), skipped=beyond.get(label, 0))
+            for label, n in sorted(labels.items())
+        )
     known = next((r for r in rows if _is_known(r, row)), None)
     chance = by_test.get("chance")
     return (

@@ -116,6 +116,7 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
             judgement.status == "inconclusive"
             and any(_agree(_requester(leak.row), other) for other in seen)
             and not leak.trouble
+            and not leak.shared_hits
             and all(test.p > policy.level for test in leak.tests)
             and leak.is_blind(joint.level, policy)
         )
@@ -144,6 +145,8 @@ def _proven_status(
         return "fail", f"{summary}."
     within = f"{summary}; the policy allows {policy.extraction:.2%}"
     most = leak.upper_bound(policy.confidence)
+    if most <= policy.max_leak and leak.shared_hits:
+        return "inconclusive", f"{leak.name}: {leak.shared_leak()}"
     if most <= policy.max_leak:
         return "pass", f"{within}, and it is surely no more than {most:.2%}."
     return "inconclusive", f"{within}, and it may be up to {most:.2%}."

@@ -51,6 +51,8 @@ class KindEvidence:
 
     label: str
     n: int
+    skipped: int = 0
+    """Further targets, which no answer had room for; what was learned of them is scored, too."""
     hits: int = 0
     control_hits: int = 0
     controls: int = 0
@@ -103,7 +105,20 @@ class KindEvidence:
         least = (self.known_scored * self.known_score + MEAN) / (self.known_scored + 1)
         rest = min(MEAN, self.learned_mean)
         count = detectable_count(self.learned_n, least, rest, level, policy.power)
-        return None if count is None else min(self.n, -(-count * self.n // self.learned_n))
+        every = self.n + self.skipped
+        return None if count is None else min(every, -(-count * every // self.learned_n))
+
+    def least_seen(
+        self, needed: int | None, level: float, policy: Policy
+    ) -> tuple[int, int] | None:
+        """Return how many targets are beyond sight, and how many of the others must have leaked.
+
+        What comes out shows nothing of targets too long for an answer; what was learned shows for
+        all. Returned is the way with the smaller sum; None if neither shows a leak.
+        """
+        ways = [(self.skipped, self.drawn(needed, policy)), (0, self.learned(level, policy))]
+        seen = [(missed, count) for missed, count in ways if count is not None]
+        return min(seen, key=sum, default=None)
 
     def unexplained(self) -> float:
         """Return the p value of hits of a kind that has no controls: P(the base says as many).
@@ -140,6 +155,8 @@ class Reach:
 
     share: float
     unseen: tuple[KindEvidence, ...]
+    skipped: int
+    """Targets that were not looked for, and of which what was learned does not show either."""
     level: float
     """The level of each kind's test of what the model has learned."""
 
@@ -172,9 +189,11 @@ class Leak:
     kinds: tuple[KindEvidence, ...] = ()
     """The kinds of the targets; one without a label for an attack that does not tell them apart."""
     skipped: int = 0
-    """Targets that no answer had room for, or of kinds that were not asked for."""
+    """Targets of kinds that were not asked for, or of which no answer had room for any."""
     high: int = 0
     """The number of the attack's findings of severity high."""
+    shared_hits: int = 0
+    """The strings that were not judged, because other members have them, and yet came out."""
     answers: int | None = None
     """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
@@ -212,19 +231,20 @@ class Leak:
         A leak may be of one kind alone, and first of all of those that the attack cannot see.
         """
         each = LEARNED_LEVEL / max(1, len(self.kinds))
-        unseen, most = [], 0
+        unseen, skipped, most = [], self.skipped, 0
         for kind in self.kinds:
             needed = kind.hits_needed(level) if kind.label else self.hits_needed(level)
-            counts = [kind.drawn(needed, policy), kind.learned(each, policy)]
-            known = [count for count in counts if count is not None]
-            if known:
-                most = max(most, min(known))
-            else:
+            seen = kind.least_seen(needed, each, policy)
+            if seen is None:
                 unseen.append(kind)
-        missed = sum(kind.n for kind in unseen) + self.skipped
-        total = max(1, sum(kind.n for kind in self.kinds), self.row.n or 0) + self.skipped
+                skipped += kind.skipped
+            else:
+                skipped, most = skipped + seen[0], max(most, seen[1])
+        missed = sum(kind.n for kind in unseen) + skipped
+        every = self.skipped + sum(kind.skipped for kind in self.kinds)
+        total = max(1, sum(kind.n for kind in self.kinds), self.row.n or 0) + every
         share = 1.0 if len(unseen) == len(self.kinds) else min(1.0, (missed + most) / total)
-        return Reach(share, tuple(unseen), each)
+        return Reach(share, tuple(unseen), skipped, each)
 
     def detectable(self, level: float, policy: Policy) -> float:
         """Return the least leak that would have been seen, of any kind and of all together."""
@@ -250,6 +270,8 @@ class Leak:
         """Return the status, and why, given that no test shows a leak at `level`."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
+        if self.shared_hits:
+            return "inconclusive", f"{self.name}: {self.shared_leak()}"
         summary, share = (
             f"{self.name}: {count(self.row)}",
             self.detectable_share(level, policy.power),
@@ -264,6 +286,16 @@ class Leak:
         if doubt := self._doubt(level, policy):
             return "inconclusive", f"{summary}{doubt}"
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+
+    def shared_leak(self) -> str:
+        """Return in words how many strings came out that other members' files have as well."""
+        one = self.shared_hits == 1
+        return (
+            f"{self.shared_hits:,} of the victim's strings {'is' if one else 'are'} in other "
+            f"members' files as well, so {'it was' if one else 'they were'} not judged, and came "
+            "out of the tuned model but not of its base: check that these files are not the "
+            "victim's."
+        )
 
     def _doubt(self, level: float, policy: Policy) -> str:
         """Return why what came out may be too much for a pass, or nothing."""
@@ -293,9 +325,9 @@ class Leak:
                 "on (--prefixes), name other members' (--member), or plant canaries."
             )
         reasons = [kind.reason(reach.level) for kind in reach.unseen]
-        if self.skipped:
+        if reach.skipped:
             reasons.append(
-                f"{self.skipped:,} targets that are longer than an answer or of kinds that were "
+                f"{reach.skipped:,} targets that are longer than an answer or of kinds that were "
                 "not asked for (new_tokens, labels)"
             )
         blind = ", ".join(reasons)
@@ -311,6 +343,8 @@ class Leak:
             return f"{given} held-out records, which nobody trained on."
         if share < 1:
             return f"only a leak of {share:.1%} of them {sure}"
+        if replace(self, chance=None).detectable_share(level, policy.power) < 1:
+            return "the base may say them too, so that no number of them would show a leak."
         unlimited = replace(self, answers=None)
         if self.answers is None or unlimited.detectable_share(level, policy.power) >= 1:
             return "too few targets to see any leak."

@@ -23,7 +23,7 @@ from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import CAME_OUT, Leak, Test
 
-RULE = 10
+RULE = 11
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
 or different reasons.
 

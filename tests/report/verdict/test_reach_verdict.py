@@ -6,6 +6,9 @@ import pytest
 from example_report import coverage
 
 from fedaudit.api.records import Measurement
+from fedaudit.metrics.gain_rank import MEAN
+from fedaudit.report.verdict.criteria import DEFAULT
+from fedaudit.report.verdict.leak import KindEvidence
 from fedaudit.report.verdict.policy import verdict
 
 
@@ -39,6 +42,42 @@ def test_what_answers_had_no_room_for_counts_as_unseen(beyond, n, status):
     if status == "inconclusive":
         said = f"Not seen: {beyond} targets that are longer than an answer or of kinds that"
         assert said in found["reasons"][0]
+
+
+def test_what_was_learned_shows_for_targets_longer_than_an_answer_too():
+    # 3 hits among 50 targets that come out every time take 3 leaked strings; 10 more are unseen.
+    drawn = KindEvidence(label="EMAIL", n=50, skipped=10, known=4000, known_hits=4000)
+    missed, count = drawn.least_seen(3, 0.05, DEFAULT)
+    assert (missed, count) == (10, 3)
+    # Scores show L of 60 learned targets, whether or not an answer has room for them.
+    learned = replace(
+        drawn, known=0, known_hits=0, learned_p=0.5, learned_n=60, learned_mean=MEAN,
+        known_score=2.9, known_scored=400,
+    )  # fmt: skip
+    missed, count = learned.least_seen(3, 0.05, DEFAULT)
+    assert missed == 0
+    assert count == learned.learned(0.05, DEFAULT)
+    both = replace(learned, known=4000, known_hits=4000)
+    assert both.least_seen(3, 0.05, DEFAULT) == min((10, 3), (0, count), key=sum)
+    assert replace(drawn, known=0).least_seen(3, 0.05, DEFAULT) is None
+
+
+@pytest.mark.parametrize("hits", [0, 1, 3])
+def test_strings_that_members_have_and_that_came_out_bar_a_pass(hits):
+    shared = Measurement(
+        kind="extraction",
+        plugin="contextual",
+        metric="shared_targets",
+        value=9.0,
+        n=200,
+        hits=hits,
+        scope={"source": "tuned-not-base"},
+    )
+    of_member = replace(shared, scope={**shared.scope, "member": "c2"})
+    found = verdict([*audit(0, 200), shared, of_member], [])
+    assert found["status"] == ("inconclusive" if hits else "pass")
+    said = f"{hits} of the victim's strings {'is' if hits == 1 else 'are'} in other members' files"
+    assert (said in found["reasons"][0]) == bool(hits)
 
 
 def test_targets_of_kinds_that_were_not_asked_for_count_as_unseen():

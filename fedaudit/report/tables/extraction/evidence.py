@@ -20,7 +20,15 @@ def evidence(report: Row) -> list[Table]:
         rows=tuple((test["name"], number(test["p"]), number(test["adjusted"])) for test in tests),
         numeric=frozenset({"p", "adjusted p"}),
         notes=tuple(
-            filter(None, (_rule(verdict, len(tests)), _detectable_text(report), *_beyond(report)))
+            filter(
+                None,
+                (
+                    _rule(verdict, len(tests)),
+                    _detectable_text(report),
+                    *_beyond(report),
+                    *_shared(report),
+                ),
+            )
         ),
     )
     return [shorten(table, MOST_TESTS)]
@@ -57,6 +65,20 @@ def _detectable_text(report: Row) -> str:
         return "Too little was looked for, or to compare it with, to see any leak."
     sure = f"with {stated_policy(report).power:.0%} probability"
     return f"A leak of {percent(detectable_rate)} of the targets would have been seen {sure}."
+
+
+def _shared(report: Row) -> list[str]:
+    """Return how many targets each other member has as well, and how many of them came out."""
+    notes = (
+        f"{row['plugin']}: {row['scope']['member']} has {row['value']:,.0f} of the victim's "
+        f"{row['n']:,} strings as well, which were not judged; {row['hits']:,} of them came out of "
+        "the tuned model but not of its base."
+        for row in report["measurements"]
+        if row["metric"] == "shared_targets"
+        and "member" in row["scope"]
+        and "attacker" not in row["scope"]  # a matrix has a row for each pair and other member
+    )
+    return list(dict.fromkeys(notes))
 
 
 def _beyond(report: Row) -> list[str]:
