@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.generation.decoding import CopiedPrefixRows, prefill
+from fedaudit.engine.loading.size_bounds import check_forward
 from fedaudit.engine.padding import forbid_padding
 from fedaudit.engine.scoring import shared_prefix
 from fedaudit.engine.small_model import few_threads, is_small
@@ -55,6 +56,7 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
     first, second = _rows(model, 2 * half)
     mixed = first[:half] + second[half:]
     with torch.no_grad(), few_threads(small=is_small(model)):
+        check_forward(model, folder, torch.tensor([first, second]))
         plain = _attempt(
             lambda: _logits(model, [first, second, mixed]),
             f"{folder} cannot be audited: {kind} cannot read a few tokens",

@@ -12,11 +12,14 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from torch.func import functional_call
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading import checkpoint, ranks
@@ -27,6 +30,9 @@ MODULES, MODULES_EACH = 2**12, 8
 WEIGHTS, WEIGHTS_EACH = 2**27, 16
 """The weights allowed for any model, and further ones per byte of its files, since some weights
 take one bit and some exist twice."""
+VALUES, VALUES_EACH = 2**25, 4
+"""The values of one tensor allowed in a forward pass over a few tokens, and further ones per byte
+of the model's files."""
 
 _REGISTER: tuple[Callable[..., Any], ...] = (
     register_module_buffer_registration_hook,
@@ -62,12 +68,59 @@ def bounded_modules(source: str, *, modules: int, weights: int) -> Iterator[None
         yield
 
 
+class _BoundedTensors(TorchFunctionMode):
+    """Raises InputError for an operation whose result has more than `most` values."""
+
+    def __init__(self, source: str, most: int) -> None:
+        super().__init__()
+        self.source, self.most = source, most
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        """Run an operation and look at the sizes of its results."""
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            if isinstance(one, torch.Tensor) and one.numel() > self.most:
+                raise InputError(
+                    f"{self.source} makes a tensor of {one.numel():,} values of a few tokens, far "
+                    "more than its files hold."
+                )
+        return result
+
+
+def check_forward(model: torch.nn.Module, folder: Path, ids: torch.Tensor) -> None:
+    """Raise InputError for a model whose configuration makes its first forward pass huge.
+
+    Sizes such as `max_seq_len` of an MPT model are first used there. The pass over `ids` (rows,
+    tokens) computes shapes only and takes no memory; where a model cannot be run so, nothing is
+    checked.
+    """
+    most = VALUES + VALUES_EACH * _file_bytes(folder)
+    tensors = {
+        name: tensor.to("meta")
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+    }
+    source = str(folder / "config.json")
+    with torch.device("meta"), _BoundedTensors(source, most):
+        try:
+            functional_call(model, tensors, (), {"input_ids": ids.to("meta"), "use_cache": False})
+        except InputError:
+            raise
+        except Exception:  # a model that needs the values of tensors to go on
+            return
+
+
+def _file_bytes(folder: Path) -> int:
+    names = [name for name in checkpoint.files(folder) if name.endswith(".safetensors")]
+    return sum((folder / name).stat().st_size for name in names)
+
+
 def model_size(folder: Path) -> dict[str, int]:
     """Return the bounds for a model, from the number of tensors and the size of its files."""
     names = [name for name in checkpoint.files(folder) if name.endswith(".safetensors")]
-    size = sum((folder / name).stat().st_size for name in names)
     modules = MODULES + MODULES_EACH * checkpoint.count(folder, names)
-    return {"modules": modules, "weights": WEIGHTS + WEIGHTS_EACH * size}
+    return {"modules": modules, "weights": WEIGHTS + WEIGHTS_EACH * _file_bytes(folder)}
 
 
 def adapter_size(

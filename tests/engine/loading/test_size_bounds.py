@@ -3,10 +3,12 @@
 import threading
 
 import pytest
+import torch
 from torch import nn
+from transformers import MptConfig, MptForCausalLM
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.size_bounds import bounded_modules
+from fedaudit.engine.loading.size_bounds import bounded_modules, check_forward
 
 
 def build():
@@ -39,3 +41,20 @@ def test_what_another_thread_builds_does_not_count():
         other.start()
         other.join()
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(("length", "fits"), [(64, True), (300_000_000, False)])
+def test_sizes_that_a_forward_pass_uses_first(tmp_path, length, fits):
+    config = MptConfig(d_model=16, n_heads=2, n_layers=1, max_seq_len=64, vocab_size=50)
+    model = MptForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    model.transformer.max_seq_len = model.config.max_seq_len = length
+    for block in model.transformer.blocks:
+        block.attn.max_seq_length = length
+    ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+    if fits:
+        check_forward(model, tmp_path, ids)
+        assert model(ids).logits.shape == (2, 4, 50)  # the model itself was not changed
+    else:
+        with pytest.raises(InputError, match=r"makes a tensor of \d{3},\d{3},\d{3} values"):
+            check_forward(model, tmp_path, ids)
