@@ -12,6 +12,7 @@ from command import Command
 from fedaudit import cli
 from fedaudit.api.records import Measurement
 from fedaudit.audit import access, environment
+from fedaudit.cache import engine as cache
 from fedaudit.canaries import coin_file
 from fedaudit.config.options import build
 from fedaudit.engine.fake import FakeEngine
@@ -90,6 +91,8 @@ def answer_as(monkeypatch, knows):
         return FakeEngine(lambda *_: "", likelihood=likelihood), "0" * 64
 
     monkeypatch.setattr(access, "load_engine", load)
+    # These models differ by folder alone; the files of real ones would differ, too.
+    monkeypatch.setattr(cache, "target_identity", lambda target: target.adapter)
     monkeypatch.setattr(environment, "describe", lambda device: NOWHERE)
 
 
