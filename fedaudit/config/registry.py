@@ -104,6 +104,8 @@ def _check_plugin(cls: type[Plugin]) -> type[Plugin]:
     is_dataclass = isinstance(cls, type) and dataclasses.is_dataclass(cls)
     if not is_dataclass or not getattr(cls, "name", ""):
         raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise TypeError(f"{cls.__name__} does not define {', '.join(missing)}.")
     return cls
 
 

@@ -203,6 +203,14 @@ def test_a_plugin_that_leaves_while_it_loads_is_named(here, site):
     assert "Plugin 'leaving' of leaver does not load: it calls sys.exit" in done.stderr
 
 
+def test_a_plugin_without_a_method_of_its_kind_is_named(here, site):
+    (site / "leaver.py").write_text(PLUGIN.replace("def run(self, case)", "def runs(self, case)"))
+    done = run(here, *AUDIT, "--attack", "leaver", env=environment(site))
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert "Plugin 'leaving' of leaver 1.0 does not load: Leaver does not define run." in line
+
+
 @pytest.fixture(params=["fail", "pass", "bad input"])
 def known(request, here):
     """Return a command and the exit code that it has where everything is shown."""
