@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -237,5 +238,5 @@ def check_version(table: Any, path: Path, supported: str) -> None:
     """
     version = str(table.get("schema_version", supported)) if isinstance(table, dict) else supported
     major = supported.partition(".")[0]
-    if version.partition(".")[0] != major:
+    if not re.fullmatch(rf"{major}(\.\d+)*", version, re.ASCII):
         raise InputError(f"{path} has schema version {version}; this fedaudit reads {major}.x.")

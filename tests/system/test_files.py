@@ -14,6 +14,7 @@ from fedaudit.system.files import (
     atomic,
     atomic_folder,
     atomic_text,
+    check_version,
     existing_path,
     lines_sha256,
     read_json,
@@ -243,3 +244,15 @@ def test_what_the_system_says_of_a_place_is_one_line(tmp_path):
     assert str(said).endswith("… cannot be used: File name too long.")
     assert machine_failure(OSError(errno.ENOSPC, "full", "a")).exit_code == 6
     assert machine_failure(OSError("no place")) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "reads"),
+    [("1.0", True), ("1.7", True), (1, True), ("1.0x", False), ("2.0", False), ("1.0\n", False)],
+)
+def test_versions_of_the_same_major_number_are_read(version, reads):
+    if reads:
+        check_version({"schema_version": version}, Path("one.json"), "1.0")
+    else:
+        with pytest.raises(InputError, match=r"this fedaudit reads 1\.x"):
+            check_version({"schema_version": version}, Path("one.json"), "1.0")
