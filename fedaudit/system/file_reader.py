@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from fedaudit.system.documents import LARGEST_DOCUMENT
 from fedaudit.system.files import open_regular, read_regular
-from fedaudit.system.tensor_files import check_header
+from fedaudit.system.tensor_files import check_open_header
 
 KEPT = 2**20
 """The largest content kept in memory, in bytes: manifests, configurations, small corpora."""
@@ -59,10 +59,10 @@ class FileReader:
 
 
 def _read_once(path: Path) -> _Known:
-    if path.suffix == UNPARSED:
-        check_header(path)  # a sparse file takes minutes to hash
     digest = hashlib.sha256()
     with open_regular(path) as file:
+        if path.suffix == UNPARSED:
+            check_open_header(file, path)  # a sparse file takes minutes to hash
         stat = os.fstat(file.fileno())
         kept = path.suffix != UNPARSED and stat.st_size <= KEPT
         blocks = []

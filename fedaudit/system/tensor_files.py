@@ -4,12 +4,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedaudit.api.errors import FedauditError, InputError, Interrupted
 from fedaudit.system.documents import parse_json, too_large
 from fedaudit.system.failures import DISK, NO_MEMORY, system_error
 from fedaudit.system.files import LARGEST, open_regular
+
+_counts: dict[tuple[int, ...], int] = {}
+"""The number of tensors of every file that was checked, as long as it does not change."""
 
 
 @contextmanager
@@ -39,14 +42,26 @@ def check_header(path: Path, largest: int = LARGEST) -> int:
     does not describe the whole file, and for a file of more than `largest` bytes; OSError as
     `open_regular` does.
     """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > largest:
-            raise too_large(path, largest)
-        length = int.from_bytes(file.read(8), "little")
-        if not 1 < length <= size - 8:
-            raise _invalid(path, "it has no header")
-        header = parse_json(file.read(length), f"The header of {path}")
+    count = _counts.get(_identity(path.stat())) if path.exists() else None
+    if count is None:
+        with open_regular(path) as file:
+            count = check_open_header(file, path, largest)
+    elif path.stat().st_size > largest:
+        raise too_large(path, largest)
+    return count
+
+
+def check_open_header(file: BinaryIO, path: Path, largest: int = LARGEST) -> int:
+    """Check the header of an open file as `check_header` does, and leave it at its beginning."""
+    stat = os.fstat(file.fileno())
+    size = stat.st_size
+    if size > largest:
+        raise too_large(path, largest)
+    length = int.from_bytes(file.read(8), "little")
+    if not 1 < length <= size - 8:
+        raise _invalid(path, "it has no header")
+    header = parse_json(file.read(length), f"The header of {path}")
+    file.seek(0)
     try:
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         described = max((_end(entry) for entry in tensors.values()), default=0)
@@ -56,7 +71,12 @@ def check_header(path: Path, largest: int = LARGEST) -> int:
         raise _invalid(
             path, f"it has {size:,} bytes, and its header describes {8 + length + described:,}"
         )
+    _counts[_identity(stat)] = len(tensors)
     return len(tensors)
+
+
+def _identity(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _end(entry: Any) -> int:
