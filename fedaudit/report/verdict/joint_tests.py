@@ -50,8 +50,12 @@ class JointTests:
         ]
 
     def detectable(self, policy: Policy) -> float | None:
-        """Return the largest share of targets that could have leaked undetected."""
-        shares = (leak.detectable(self.level, policy) for leak in self.leaks if not leak.trouble)
+        """Return the largest share of targets that could have leaked undetected.
+
+        An attack that could not have seen a leak does not count beside one that passed.
+        """
+        leaks = (leak for leak, _ in _judged_leaks(self, policy))
+        shares = (leak.detectable(self.level, policy) for leak in leaks if not leak.trouble)
         return max(shares, default=None)
 
 
@@ -87,8 +91,8 @@ def run_joint_tests(
     )
 
 
-def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
-    """Return the status of each leak, without clients whose pooled leak has the same status."""
+def _judged_leaks(joint: JointTests, policy: Policy) -> list[tuple[Leak, Judgement]]:
+    """Return each leak with its status, without those that could not be seen beside a pass."""
     allowed = (
         f", more than {as_percent(policy.extraction)} of the targets" if policy.extraction else ""
     )
@@ -109,7 +113,7 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
     seen = [_requester(leak.row) for leak, outcome in judged_leaks if outcome.status == "pass"]
     # An attack that could not have seen a leak takes nothing from one that could.
-    judged_leaks = [
+    return [
         (leak, judgement)
         for leak, judgement in judged_leaks
         if not (
@@ -121,6 +125,11 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
             and leak.is_blind(joint.level, policy)
         )
     ]
+
+
+def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
+    """Return the status of each leak, without clients whose pooled leak has the same status."""
+    judged_leaks = _judged_leaks(joint, policy)
     pooled_keys = {
         (judgement.status, _apart_from_client(leak.row))
         for leak, judgement in judged_leaks

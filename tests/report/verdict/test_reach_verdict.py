@@ -80,6 +80,17 @@ def test_strings_that_members_have_and_that_came_out_bar_a_pass(hits):
     assert (said in found["reasons"][0]) == bool(hits)
 
 
+def test_an_attack_that_could_not_see_takes_nothing_from_what_a_pass_would_have_seen():
+    seeing = audit(0, 200)
+    blind = [
+        replace(row, plugin="untargeted") for row in seeing if row.scope.get("source") != "known"
+    ]
+    alone = verdict(seeing, [])
+    assert verdict(blind, [])["detectable"] == 1
+    both = verdict([*seeing, *blind], [])
+    assert (both["status"], both["detectable"]) == ("pass", pytest.approx(alone["detectable"]))
+
+
 def test_targets_of_kinds_that_were_not_asked_for_count_as_unseen():
     rows = audit(60, 460, label="URL")
     assert verdict(rows, [])["status"] == "pass"  # of what is beyond reach the total counts
