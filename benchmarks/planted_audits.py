@@ -1,4 +1,4 @@
-"""Whether an audit passes people whom nobody trained on, and fails them with a tenth planted.
+"""How audits judge strangers to a federation, and strangers with a tenth of leaked strings added.
 
     fedaudit simulate --profile fed_pii --seed 51 --out RUN
     python benchmarks/planted_audits.py RUN [RUN ...] --out DIR [--extract] [--seed 11]

@@ -31,7 +31,7 @@
   invalid report.
 * `resume`: Resuming an audit that was stopped, and what a stopped audit leaves behind.
 * `session`: An audit and its folder: running, resuming, sharding and merging it.
-* `stored_request`: Requests as JSON in a cache, so that whoever has the folder can resume or
-  merge the audit.
+* `stored_request`: Requests as JSON in a cache, so that an audit can be resumed or merged
+  from its folder alone.
 * `target`: The audited model: a base and an adapter, found from --target, --adapter and --round.
 """

@@ -1,4 +1,4 @@
-"""Requests as JSON in a cache, so that whoever has the folder can resume or merge the audit.
+"""Requests as JSON in a cache, so that an audit can be resumed or merged from its folder alone.
 
 A folder may come from somebody else, so only a request as this version writes it is accepted. The
 files, model and plugins that it names are checked as for any request. Only the user decides what
