@@ -61,7 +61,9 @@ HEADERS = {
 def test_a_sparse_adapter_is_refused_by_its_header(tmp_path, monkeypatch, capfd, header, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lora").mkdir()
-    (tmp_path / "lora" / adapters.CONFIG).write_text('{"peft_type": "LORA", "r": 2}')
+    (tmp_path / "lora" / adapters.CONFIG).write_text(
+        '{"peft_type": "LORA", "r": 2, "lora_alpha": 2}'
+    )
     path = tmp_path / "lora" / adapters.WEIGHTS
     path.write_bytes(HEADERS[header])
     os.truncate(path, len(HEADERS[header]) + 10**11)
