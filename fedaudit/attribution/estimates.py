@@ -57,8 +57,8 @@ class Estimates:
     aggregation: str
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
-    weights: str = "size"
-    """The weights in the server's sums, "equal" or "size"; older files do not state them."""
+    weights: str
+    """The weights in the server's sums, "equal" or "size"."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """The weight of each client's update in sums by size, to two digits; empty otherwise."""
     dimension: int

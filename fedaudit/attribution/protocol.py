@@ -83,7 +83,7 @@ def run_protocol(
         rows=(
             *committed.rows,
             *measurements.query_rows(plan),
-            *known_designs.contribution_rows(scores, shares),
+            *known_designs.contribution_rows(scores, shares, committed.decision.marks),
             *_time_measurements(scores, sum_seconds, plan),
             *simulated_rows,
         ),

@@ -77,7 +77,11 @@ def decided_report(
         data=_decided_files(scores, path, committed.status, log, len(combinations)),
         measurements=[
             *committed.rows,
-            *(known_designs.contribution_rows(scores, shares) if shares is not None else ()),
+            *(
+                known_designs.contribution_rows(scores, shares, committed.decision.marks)
+                if shares is not None
+                else ()
+            ),
             *simulated_rows(
                 scores, simulated, **settings, unopened=committed.unopened, progress=progress
             ),

@@ -3,7 +3,7 @@
 For whoever knows the sets of the sums: see docs/estimator.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import sums_log
 from fedaudit.attribution.server.masks import foreign_shares
-from fedaudit.attribution.server.round_designs import PAIRS, SHARED
+from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.combinations import Combination
 from fedaudit.metrics.attribution.shared_sets import SharedSets
@@ -53,7 +53,7 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
 
 
 def _combinations(entry: Mapping[str, Any]) -> list[Combination]:
-    if entry.get("protocol", PAIRS) == SHARED:
+    if entry["protocol"] == SHARED:
         sets = _sets(entry["designs"]["sets"])
         names = sorted({client for members in sets for client in members})
         return SharedSets(tuple(names), sets, 0).combinations()
@@ -105,10 +105,17 @@ def _round_shares(
     return shares
 
 
-def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
-    """Yield what each client adds to its Z for each mark, with intervals of 95 % together.
+def contribution_rows(
+    scores: Scores, shares: Shares, flagged: Mapping[str, Collection[str]]
+) -> Iterator[Measurement]:
+    """Yield what each flagged client itself adds to its Z for each mark that flags it.
 
-    `shares` are the shares of other clients in each scored estimate (`estimate_shares`).
+    The intervals of all clients and marks hold together with 95 %, if answers are proportional to
+    what an estimate contains. Other clients get no row: where answers are not, an innocent client's
+    interval often lies above 0, and would read as an accusation.
+
+    `shares` are the shares of other clients in each scored estimate (`estimate_shares`), `flagged`
+    are the marks that flag each client (`Decision.marks`).
     """
     from fedaudit.metrics.attribution.contributions import contributions
 
@@ -123,7 +130,7 @@ def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
             contributions(matrices, values, nulls, marks=len(scores.marks)),
             strict=True,
         ):
-            if contribution.rounds:
+            if mark in flagged.get(client, ()):
                 yield Measurement(
                     kind="attribution",
                     plugin=PROTOCOL,

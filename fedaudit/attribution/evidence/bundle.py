@@ -128,7 +128,7 @@ def _write(
         run=estimates.run,
         rounds=tuple(r.round for r in estimates.rounds),
         clients=estimates.clients,
-        settings=report_file.decision_settings(report_file.read(parts.report)),
+        settings=report_file.settings(report_file.read(parts.report)),
         estimates=sha256(folder / ESTIMATES / estimates_file.NAME),
         files={n: sha256(folder / n) for n in sorted(files_below(folder))},
     )

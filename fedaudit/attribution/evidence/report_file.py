@@ -8,8 +8,6 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.report import document
 
-DEFAULTS: Mapping[str, Any] = {"sets_known": False, "federations": 0}
-"""The values of settings that reports of earlier versions do not state."""
 MOST_FEDERATIONS = 100_000
 """The most simulated federations in a report that can be verified: all are simulated again."""
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -24,7 +22,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 def read(path: Path) -> dict[str, Any]:
     """Return a report of `attribute decide`; raises InputError for any other file."""
     report = document.read(path)
-    config = settings(report)
+    config = report["run"]["config"]
     if report["run"]["command"] != "attribute decide" or not all(
         type(config.get(name)) in kinds for name, kinds in KINDS.items()
     ):
@@ -42,13 +40,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def settings(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a report's decision, with `DEFAULTS` for those it does not state."""
-    return {**DEFAULTS, **report["run"]["config"]}
-
-
-def decision_settings(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings on which a report's decision depends."""
-    return {name: settings(report)[name] for name in KINDS}
+    return {name: report["run"]["config"][name] for name in KINDS}
 
 
 def accusation(report: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def check_source(
         "run": estimates.run,
         "rounds": tuple(r.round for r in estimates.rounds),
         "clients": estimates.clients,
-        "settings": report_file.decision_settings(report),
+        "settings": report_file.settings(report),
         "estimates": sha256(folder / bundles.ESTIMATES / estimates_file.NAME),
     }
     odd = [name for name, value in named.items() if getattr(bundle, name) != value]

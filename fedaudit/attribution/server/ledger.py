@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server import simulation_report
-from fedaudit.attribution.server.round_designs import PAIRS, DesignSettings
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.config.options import build
 from fedaudit.federation import commitments
@@ -32,14 +31,6 @@ from fedaudit.system.locks import locked
 from fedaudit.system.numbers import count_of
 
 NAME = "ledger.jsonl"
-LEGACY_DEFAULTS = {
-    **asdict(DesignSettings()),
-    "others": None,
-    "pairs": None,
-    "limit": None,
-    "threshold": None,
-}
-"""The settings of a round that a log leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +46,8 @@ class LedgerEntry:
     seed: str
     """The SHA-256 of the seed that the sets were drawn with."""
     secure_aggregation: str
+    protocol: str
+    """The protocol of the sets: pairs of sets for each target, or sets that all share."""
     threshold: int
     others: int
     pairs: int
@@ -72,15 +65,10 @@ class LedgerEntry:
     """The hash of the entry before, empty for none."""
     hash: str = ""
     """The SHA-256 of everything else in this entry."""
-    protocol: str = PAIRS
-    """The protocol of the sets; not written for pairs, because older ledgers have no protocol."""
 
     def table(self) -> dict[str, Any]:
         """Return the entry as it is written."""
-        table = asdict(self)
-        if self.protocol == PAIRS:
-            del table["protocol"]
-        return table
+        return asdict(self)
 
     def digest(self) -> str:
         """Return the SHA-256 of this entry without its field `hash`."""
@@ -359,10 +347,7 @@ def resume_plan(plan: SumPlan, logged: Sequence[Any]) -> SumPlan:
         if design is None:
             continue
         settings = {**asdict(design.settings), "threshold": plan.secure.threshold}
-        # An older log leaves out settings that did not exist then.
-        if all(
-            entry.get(name, default) == settings[name] for name, default in LEGACY_DEFAULTS.items()
-        ):
+        if all(entry.get(name) == value for name, value in settings.items()):
             try:
                 designs[entry["round"]] = design.from_table(entry["designs"])
             except (KeyError, TypeError, AttributeError, UsageError):

@@ -21,6 +21,9 @@ def read(log: Path, run: str) -> list[Any]:
         raise InputError(message)
     if table.get("run") != run:
         raise InputError(f"{log} is the log of another run; choose another --log.")
+    digests = table.get("estimates")
+    if not isinstance(digests, list) or not all(isinstance(d, str) for d in digests):
+        raise InputError(message)
     return rounds
 
 
@@ -61,11 +64,9 @@ def asked_entries(logs: Sequence[Any]) -> list[Any]:
 def handed_over(log: Path) -> list[str]:
     """Return the SHA-256 of each estimates.json that the server handed over; the last one is last.
 
-    Logs of earlier versions have none. The log must be one that `read` accepts.
+    The log must be one that `read` accepts, or not exist yet.
     """
-    table = read_json(log, "") if log.exists() else {}
-    digests = table.get("estimates", [])
-    return [d for d in digests if isinstance(d, str)] if isinstance(digests, list) else []
+    return list(read_json(log, "")["estimates"]) if log.exists() else []
 
 
 def write(

@@ -51,7 +51,8 @@ def scored(number, held, true, start=3.0):
 
 
 def rows_of(all_scores, estimates, weights):
-    return contribution_rows(all_scores, estimate_shares(all_scores, estimates, weights))
+    flagged = {client: {"m"} for r in all_scores.rounds for client in r.clients}
+    return contribution_rows(all_scores, estimate_shares(all_scores, estimates, weights), flagged)
 
 
 def holding(combinations, weights):
@@ -130,6 +131,19 @@ def test_null_marks_say_how_far_chance_goes():
     assert (row.value, row.high) == pytest.approx((5.0, 5 + 2 * 4.302653))
 
 
+def test_clients_that_are_not_flagged_have_none():
+    estimates = {1: [Combination(name, {(name,): 1.0}) for name in "ab"]}
+    own = RoundScores(
+        round=1,
+        reference={"m": score(0.0)},
+        clients={"a": {"m": score(9.0)}, "b": {"m": score(5.0)}},
+    )
+    all_scores = scores([own], ["a", "b"])
+    shares = estimate_shares(all_scores, estimates, {})
+    [row] = contribution_rows(all_scores, shares, {"a": {"m"}, "b": {"n"}})
+    assert (row.scope["client"], row.value) == ("a", 9.0)
+
+
 def test_nothing_was_scored():
     assert list(rows_of(scores([], ["a"]), {}, {})) == []
 
@@ -141,7 +155,7 @@ def test_what_the_log_lacks_is_named(tmp_path):
     with pytest.raises(InputError, match=r"no estimate of a in round 2\."):
         list(rows_of(scores([own], ["a"]), {2: []}, {}))
     design = {"target": "a", "include": [["a"]], "exclude": [[]]}
-    entry = {"round": 1, "queries": 2, "designs": [design]}
+    entry = {"round": 1, "protocol": "pairs", "queries": 2, "designs": [design]}
     log = tmp_path / "log.json"
     sums_log.write([entry, {**entry, "designs": []}], log, "r")
     with pytest.raises(InputError, match="two designs of round 1"):

@@ -242,21 +242,6 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
     assert one.hash == two.previous
 
 
-def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
-    made = write(tmp_path / "fed", rounds=1)
-    protocol_config = {"protocol": "pairs", "others": 3, "threshold": 3, "limit": None}
-    asked(made.path, tmp_path / "est", **protocol_config)
-    line = (made.path / ledger.NAME).read_text().splitlines()[0]
-    assert "protocol" not in json.loads(line)
-    [entry] = ledger.read(made.path)
-    assert entry.protocol == "pairs"
-    (made.path / ledger.NAME).write_text(
-        json.dumps({**json.loads(line), "protocol": "shared"}) + "\n"
-    )
-    with pytest.raises(InputError, match="entry 1 was changed"):
-        ledger.read(made.path)
-
-
 def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
     made, out = write(tmp_path / "fed", rounds=1), tmp_path / "est"
     asked(made.path, out, protocol="pairs", others=3, threshold=3, limit=None)

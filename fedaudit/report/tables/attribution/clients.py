@@ -22,9 +22,8 @@ ATTRIBUTES = (
     " another owner's."
 )
 OWN_PART = (
-    "Own part: what of Z is by the client's own update, where answers grow in proportion to what an"
-    " estimate holds; elsewhere others' marks show in it. All intervals hold together. It decides"
-    " nothing."
+    "Own part: how much of a flagged client's Z comes from its own update, if answers grow in"
+    " proportion to what an estimate contains. All intervals hold together. It decides nothing."
 )
 
 
