@@ -4,15 +4,16 @@
 
 Federations of three invented courts are trained on the built-in model (kept in DIR, as all verdicts
 are: a run goes on where another stopped), then audited by client c0's prefixes against many
-victims. Nulls: people whom no client has ("fresh"), the same with names that another member has too
-("shared"), texts of real courts ("court", where --texts has annotated ones), against federations of
-invented courts and of real ones. Positives: documents about people of their own that c1 trained on
-1, 5 or 20 times, 1 to 12 of them among 40 strings that nobody trained on; five people whom a
-scrubber missed; a base that knows the victim already.
+victims. Nulls: people whom no client has ("fresh"), the others of `calibration_cases.NULLS`, and
+texts of real courts (where --texts has annotated ones), against federations of invented courts and
+of real ones. Positives: documents about people of their own that c1 trained on 1, 5 or 20 times, 1
+to 12 of them among 40 strings that nobody trained on; five people whom a scrubber missed; a base
+that knows the victim already.
 """
 
 import argparse
 import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -83,7 +84,7 @@ class Auditor:
             base = Target(name="base", adapter=str(adapter))
         context = AttackContext(
             engine=self.engine,
-            tuned=self.tuned,
+            tuned=self.tuned if audit.scale == 1.0 else self._scaled(audit.scale),
             base=base,
             attacker=self.own,
             victim=audit.victim,
@@ -97,6 +98,16 @@ class Auditor:
         attack: Attack = registry.create("attack", audit.attack, OPTIONS.get(audit.attack))
         result = attack.run(context)
         return verdict(result.measurements, result.findings)
+
+    def _scaled(self, by: float) -> Target:
+        """Return the tuned model with its adapter at another scale."""
+        scaled = self.folder / f"scaled-{by}"
+        if not scaled.exists():
+            shutil.copytree(str(self.tuned.adapter), scaled)
+            config = json.loads((scaled / "adapter_config.json").read_text("utf-8"))
+            config["lora_alpha"] *= by
+            (scaled / "adapter_config.json").write_text(json.dumps(config), "utf-8")
+        return Target(name="tuned", adapter=str(scaled))
 
 
 def table(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> str:

@@ -37,6 +37,8 @@ class Audit:
     members: Mapping[str, Sequence[Document]]
     leaks: bool
     base_round: int | None = None
+    scale: float = 1.0
+    """What the tuned model's adapter is multiplied by."""
 
 
 def invented_people(seed: int, cases: int, each: int) -> list[Document]:
@@ -111,6 +113,13 @@ def read_documents(folder: Path, client: str) -> list[Document]:
     return list(corpus.read(folder / "data" / f"{client}.jsonl", FORM))
 
 
+NULLS = ("fresh", "shared", "same forms", "duplicated", "sorted", "few", "Chinese", "scaled",
+         "same task", "court")  # fmt: skip
+"""People whom no client has; such with names of another member; in the attacker's own sentences;
+each record three times; sorted; ten targets at most; in another language; with the adapter at twice
+its scale; against a base tuned on the same task; real court texts."""
+
+
 def null_audits(name: str, folder: Path, count: int, texts: Sequence[Document]) -> Iterator[Audit]:
     """Yield audits of victims of whom nobody trained on anything."""
     members = {client: read_documents(folder, client) for client in ("c1", "c2")}
@@ -118,17 +127,55 @@ def null_audits(name: str, folder: Path, count: int, texts: Sequence[Document]) 
     for number in range(count):
         rng = random.Random(f"null {name} {number}")
         # Kinds shift after every attack, so that each attack meets each kind.
-        kind = ("fresh", "shared", "court")[(number + number // 12) % (3 if texts else 2)]
-        if kind == "court":
-            victim = rng.sample(list(texts), min(40, len(texts)))
-        else:
-            cases = 8 if number % 12 < 6 else 32
-            victim = invented_people(100_000 + crc32(f"{name} {number}".encode()) % 10**6, cases, 3)
+        kind = NULLS[(number + number // 12) % (len(NULLS) if texts else len(NULLS) - 1)]
+        seed = 100_000 + crc32(f"{name} {number}".encode()) % 10**6
+        victim = invented_people(seed, 8 if number % 12 < 6 else 32, 3)
         if kind == "shared":
             victim += [_judge_document(one) for one in rng.sample(shared, min(12, len(shared)))]
-        attack = _attack_of(number)
-        yield Audit(federation=name, name=kind, victim=victim, attack=attack, members=members,
-                    leaks=False)  # fmt: skip
+        elif kind == "same forms":
+            victim = _refilled(read_documents(folder, "c0"), victim, rng)
+        elif kind == "duplicated":
+            victim = [replace(d, id=f"{d.id}-{n}") for d in victim for n in range(3)]
+        elif kind == "sorted":
+            victim = sorted(victim, key=lambda d: d.text)
+        elif kind == "few":
+            victim = [replace(d, pii=d.pii[:3]) for d in victim[: rng.randint(1, 3)] if d.pii]
+        elif kind == "Chinese":
+            victim = list(records(cases=16, documents_per_case=3, seed=seed, kinds=3,
+                                  languages=("zh",), domains=("legal",)))  # fmt: skip
+        elif kind == "court":
+            victim = rng.sample(list(texts), min(40, len(texts)))
+        yield Audit(
+            federation=name,
+            name=kind,
+            victim=victim,
+            attack=_attack_of(number),
+            members=members,
+            leaks=False,
+            base_round=5 if kind == "same task" else None,
+            scale=2.0 if kind == "scaled" else 1.0,
+        )
+
+
+def _refilled(
+    forms: Sequence[Document], people: Sequence[Document], rng: random.Random
+) -> list[Document]:
+    """Return `forms` with other people's strings in place of their own, of the same labels."""
+    strings = defaultdict(list)
+    for text, label in sorted({pair for d in people for pair in d.strings()}):
+        strings[label].append(text)
+    refilled = []
+    for form in forms[: len(people)]:
+        text, at = "", 0
+        spans: list[PiiSpan] = []
+        for span in sorted(form.pii or (), key=lambda one: one.start):
+            new = rng.choice(strings[span.label] or [form.text[span.start : span.end]])
+            text += form.text[at : span.start]
+            spans.append(PiiSpan(len(text), len(text) + len(new), span.label))
+            text, at = text + new, span.end
+        text += form.text[at:]
+        refilled.append(Document(id=f"refilled-{form.id}", text=text, pii=tuple(spans)))
+    return refilled
 
 
 def _attack_of(number: int) -> str:

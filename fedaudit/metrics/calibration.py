@@ -10,8 +10,13 @@ Floats = npt.NDArray[np.float64]
 
 DRAWS = 400
 """Resamples behind an interval."""
-STRENGTH = 1.0
-"""The inverse of the ridge penalty on standardised scores."""
+STRENGTH = 3.0
+"""The inverse of the ridge penalty on standardised scores.
+
+Of 1, 3, 10 and 100, it had the best log loss beside 10 on twelve federations of `fed_pii`, and was
+then judged on others (docs/extraction-attacks.md). With 1, the first candidates are believed too
+little; with more, the intervals become too narrow.
+"""
 
 
 @dataclass(frozen=True, slots=True)

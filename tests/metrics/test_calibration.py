@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedaudit.metrics.calibration import (
     DRAWS,
+    STRENGTH,
     LabelledScores,
     Logistic,
     fit,
@@ -21,9 +22,9 @@ KNOWN = LabelledScores(
 
 def test_two_strings_by_hand():
     # Scores 4 and 2 are z = 1 and -1; the bias is 0 by symmetry, and the slope b minimises
-    # 2 ln(1 + exp(-b)) + b^2 / 2, so b = 2 / (1 + exp(b)).
+    # STRENGTH * 2 ln(1 + exp(-b)) + b^2 / 2, so b = 2 STRENGTH / (1 + exp(b)).
     made = fit(LabelledScores((4.0, 2.0), (True, False), ("a", "b")))
-    assert made.slope == pytest.approx(2 / (1 + exp(made.slope)), abs=1e-3)
+    assert made.slope == pytest.approx(2 * STRENGTH / (1 + exp(made.slope)), abs=1e-3)
     assert (made.middle, made.spread) == (3.0, 1.0)
     assert made.bias == pytest.approx(0, abs=1e-3)
     assert made.probabilities([3.0])[0] == pytest.approx(0.5, abs=1e-3)

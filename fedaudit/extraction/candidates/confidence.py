@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MIN_LABELLED = 5
-"""The minimum number of own strings, and of slips, to fit a curve by score. For a kind of PII
-without a curve, so many labels are added to those from which its rate is computed, 90 % of them
-slips."""
+"""The minimum number of own strings, and of slips, to learn a kind's probability by score."""
 
 Scored = tuple[str, float]
 """A candidate's label and score."""
@@ -61,30 +59,6 @@ class KindConfidence:
         logistic = fit(self.labelled_scores)
         return logistic if logistic.slope > 0 else None
 
-    @property
-    def rate(self) -> float:
-        """Return a low estimate of the share of own strings among own strings and slips.
-
-        It is (true + 0.5) / (true + false + MIN_LABELLED).
-        """
-        return (self.true + 0.5) / (self.true + self.false + MIN_LABELLED)
-
-    def probabilities(self, scores: Sequence[float]) -> list[float]:
-        """Return the probability that a candidate of each score is true."""
-        if self.curve is None:
-            return [self.rate] * len(scores)
-        return [float(p) for p in self.curve.probabilities(scores)]
-
-    def draws(self, scores: Sequence[float], seed: int) -> "npt.NDArray[np.float64]":
-        """Return probabilities (DRAWS, scores) that reflect the uncertainty of the calibration."""
-        import numpy as np
-
-        if self.curve is not None:
-            return resampled_probabilities(self.labelled_scores, scores, seed=seed)
-        rng = np.random.default_rng(seed)
-        rates = rng.beta(self.true + 0.5, self.false + MIN_LABELLED - 0.5, size=DRAWS)
-        return np.repeat(rates[:, None], len(scores), axis=1)
-
 
 @dataclass(frozen=True)
 class Confidence:
@@ -93,36 +67,36 @@ class Confidence:
     kinds: Mapping[str, KindConfidence] = field(default_factory=dict)
     reason: str = ""
 
-    def probabilities(self, candidates: Sequence[Scored]) -> list[float] | list[None]:
-        """Return the probability that each candidate is true; None without a calibration."""
-        if self.reason:
-            return [None] * len(candidates)
-        return [self._kind(label).probabilities([score])[0] for label, score in candidates]
+    def probability(self, candidate: Scored) -> float | None:
+        """Return the probability that a candidate is true; None if its kind has no calibration."""
+        label, score = candidate
+        curve = self.kinds[label].curve if label in self.kinds and not self.reason else None
+        return None if curve is None else float(curve.probabilities([score])[0])
 
     def precision(
         self, candidates: Sequence[Scored], tops: Sequence[int], *, seed: int
     ) -> list[Estimate]:
         """Return the expected share of true strings among the first k candidates, k in `tops`.
 
-        The 95 % interval is that of the share, not of its mean: the labelled strings are
-        resampled, and each candidate is then drawn as true or false with its probability.
+        All of them are of kinds with a calibration. The 95 % interval is that of the share, not of
+        its mean: the labelled strings are resampled, and each candidate is then drawn as true or
+        false with its probability.
         """
         import numpy as np
 
         most = candidates[: max(tops, default=0)]
-        means = np.array(self.probabilities(most), dtype=np.float64)
+        means = np.array([self.probability(one) for one in most], dtype=np.float64)
         draws = np.empty((DRAWS, len(most)))
         for number, label in enumerate(sorted({label for label, _ in most})):
             columns = [i for i, (kind, _) in enumerate(most) if kind == label]
-            draws[:, columns] = self._kind(label).draws(
-                [most[i][1] for i in columns], seed + number
+            draws[:, columns] = resampled_probabilities(
+                self.kinds[label].labelled_scores,
+                [most[i][1] for i in columns],
+                seed=seed + number,
             )
         luck = np.random.default_rng(seed).random(draws.shape) < draws
         shares = {top: luck[:, :top].mean(axis=1) for top in tops}
         return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
-
-    def _kind(self, label: str) -> KindConfidence:
-        return self.kinds.get(label, KindConfidence(LabelledScores((), (), ())))
 
 
 def fit_confidence(

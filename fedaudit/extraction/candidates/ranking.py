@@ -56,7 +56,8 @@ class Candidate:
     prompts: int
     support: Support
     belief: float | None = None
-    """The probability that it is a true string, as the attacker would estimate it."""
+    """The probability that it is a true string, as the attacker would estimate it; None if the
+    attacker's own strings of this kind do not tell."""
 
 
 def rank_answers(
@@ -91,6 +92,8 @@ def rank_candidates(
 ) -> tuple[list[Candidate], Confidence]:
     """Return the candidates, the most credible first, and their calibration.
 
+    Those of kinds without a calibration come last, ordered by score.
+
     Left out are strings that do not look like PII, and strings that are no likelier than under the
     base. Of candidates that are prefixes or suffixes of each other, or differ only in numbers, the
     most credible is kept.
@@ -105,12 +108,15 @@ def rank_candidates(
         context, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
     )
     keys = sorted(other_strings)
-    believed = confidence.probabilities(
-        [(label, scored[text, label].score) for text, label in keys]
-    )
     candidates = [
-        Candidate(*key, chosen[key].outputs, chosen[key].prompts, scored[key], belief)
-        for key, belief in zip(keys, believed, strict=True)
+        Candidate(
+            *key,
+            chosen[key].outputs,
+            chosen[key].prompts,
+            scored[key],
+            confidence.probability((key[1], scored[key].score)),
+        )
+        for key in keys
     ]
     return list(distinct_strings(sorted(candidates, key=_rank))), confidence
 
@@ -188,10 +194,10 @@ def _precision(
     plugin: str, candidates: Sequence[Candidate], confidence: Confidence, seed: int
 ) -> Iterator[Measurement]:
     """Yield the expected precision of the first findings, of all kinds and of each kind."""
-    findings = candidates[:MAX_FINDINGS]
-    yield from _tops(plugin, findings, confidence, seed, {})
-    for label in sorted({c.label for c in findings}) if not confidence.reason else ():
-        if len(group := [c for c in findings if c.label == label]) >= min(TOPS):
+    believed = [c for c in candidates[:MAX_FINDINGS] if c.belief is not None]
+    yield from _tops(plugin, believed, confidence, seed, {})
+    for label in sorted({c.label for c in believed}):
+        if len(group := [c for c in believed if c.label == label]) >= min(TOPS):
             yield from _tops(plugin, group, confidence, seed, {"label": label})
 
 
@@ -204,7 +210,9 @@ def _tops(
 ) -> Iterator[Measurement]:
     tops = [top for top in TOPS if top <= len(candidates)]
     reason = (
-        confidence.reason or (not tops and f"there are only {len(candidates)} candidates") or ""
+        confidence.reason
+        or (not tops and f"only {len(candidates)} candidates are of kinds with a calibration")
+        or ""
     )
     scored = [(c.label, c.support.score) for c in candidates]
     nothing: list[Estimate | None] = [None]

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from fedaudit.extraction.candidates.junk_filter import first_word, number_varian
 from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import AttackerTexts, foreign_prompts
 from fedaudit.extraction.candidates.support import Support
-from fedaudit.metrics.calibration import DRAWS, LabelledScores
+from fedaudit.metrics.calibration import LabelledScores
 
 
 def supported(score):
@@ -27,22 +26,11 @@ OWN: dict[Key, Support] = {(f"Ann{i} Lee", "PERSON"): supported(-1.0) for i in r
 SLIPS: dict[Key, Support] = {(f"Ann{i} Low", "PERSON"): supported(-9.0) for i in range(6)}
 
 
-def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
-    few = KindConfidence(LabelledScores((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
-    assert few.rate == 1.5 / (3 + MIN_LABELLED)
-    assert few.probabilities([7.0, -7.0]) == [1.5 / 8] * 2
-    draws = few.draws([7.0, -7.0], seed=0)
-    # Beta(1.5, 6.5): mean 1.5 / 8, variance 1.5 * 6.5 / (64 * 9)
-    assert draws.mean() == pytest.approx(1.5 / 8, abs=4 * (9.75 / 576 / DRAWS) ** 0.5)
-    assert np.array_equal(draws[:, 0], draws[:, 1])
-
-
-def test_scores_that_mislead_are_not_gone_by():
+def test_scores_that_mislead_give_no_curve():
     upside = KindConfidence(
         LabelledScores((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10))
     )
     assert upside.curve is None
-    assert upside.probabilities([0.0]) == [5.5 / 15]
 
 
 def test_only_what_begins_like_an_own_string_is_a_slip():
@@ -64,17 +52,26 @@ def test_too_little_is_a_reason():
     assert "did more than 4" in fit_confidence(dict(list(OWN.items())[:4]), SLIPS, OWN).reason
     assert "fewer than 5 false" in fit_confidence(OWN, {}, OWN).reason
     assert fit_confidence(OWN, SLIPS, OWN).reason == ""
-    assert Confidence(reason="why").probabilities([("X", 0.0)]) == [None]
+    assert Confidence(reason="why").probability(("X", 0.0)) is None
 
 
 def test_precision_is_the_mean_belief():
     found = fit_confidence(OWN, SLIPS, OWN)
-    listed = [("PERSON", -1.0), ("PERSON", -9.0), ("OTHER", 0.0)]
-    high, low = found.kinds["PERSON"].probabilities([-1.0, -9.0])
-    assert found.probabilities(listed) == [high, low, 0.5 / MIN_LABELLED]
+    listed = [("PERSON", -1.0), ("PERSON", -9.0), ("PERSON", -5.0)]
+    curve = found.kinds["PERSON"].curve
+    beliefs = [found.probability(one) for one in listed]
+    assert beliefs == list(curve.probabilities([-1.0, -9.0, -5.0]))
     one, three = found.precision(listed, (1, 3), seed=0)
-    assert one.value == high
-    assert three.value == pytest.approx((high + low + 0.1) / 3)
+    assert one.value == beliefs[0]
+    assert three.value == pytest.approx(sum(beliefs) / 3)
+
+
+def test_a_kind_with_few_labels_is_not_believed():
+    few = {(f"N{i}", "ORG"): supported(-1.0) for i in range(MIN_LABELLED - 1)}
+    found = fit_confidence(OWN | few, SLIPS, OWN | few)
+    assert found.probability(("PERSON", -1.0)) > 0.5
+    assert found.probability(("ORG", -1.0)) is None
+    assert found.probability(("OTHER", -1.0)) is None
 
 
 @settings(max_examples=3, deadline=None)
