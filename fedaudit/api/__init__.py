@@ -104,6 +104,7 @@ from fedaudit.api.plugin import (
     Result,
     State,
     Update,
+    UpTo,
 )
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
@@ -215,6 +216,7 @@ __all__ = [
     "Tokens",
     "TrainedClient",
     "TrainingSession",
+    "UpTo",
     "Update",
     "UsageError",
     "Watermark",

@@ -33,6 +33,16 @@ State = Mapping[str, Update]
 """What a server keeps from round to round, by name: its momentum, for example."""
 
 
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """The bound of an option's number, either way from 0: `seed: Annotated[int, UpTo(2**32)]`.
+
+    Without one, a whole number is 1,000,000 at most and another number 1e9.
+    """
+
+    most: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttackContext:
     """What an attack is given: an engine, a model and its base, and one client's own data."""

@@ -33,7 +33,7 @@ def split_server_options(
 
     A server that no setting names has None.
     """
-    from fedaudit.config.options import build, parse_settings
+    from fedaudit.config.options import build_settings, parse_settings
     from fedaudit.engine.remote.options import EndpointOptions
     from fedaudit.engine.vllm.options import VllmOptions
 
@@ -43,7 +43,7 @@ def split_server_options(
     for name in servers:
         own = [setting for setting in plugin_settings if setting.startswith(f"{name}.")]
         plugin_settings = [setting for setting in plugin_settings if setting not in own]
-        found[name] = build(kinds[name], parse_settings(own)[name], name) if own else None
+        found[name] = build_settings(kinds[name], parse_settings(own)[name], name) if own else None
     return plugin_settings, found
 
 

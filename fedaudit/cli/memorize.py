@@ -220,10 +220,10 @@ def _request(
     from fedaudit.audit.memorization.clients import client_files
     from fedaudit.audit.memorization.options import Protocol
     from fedaudit.audit.memorization.request import MemorizationRequest
-    from fedaudit.config.options import build
+    from fedaudit.config.options import build_settings
     from fedaudit.engine.remote.options import is_url
 
-    parsed_protocol = build(Protocol, protocol, "memorize")
+    parsed_protocol = build_settings(Protocol, protocol, "memorize")
     if clients:
         return MemorizationRequest(
             clients=client_files(None, [*clients, *places], reader),

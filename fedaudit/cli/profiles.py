@@ -21,7 +21,7 @@ def profiles(
 
     from fedaudit.config import profile
     from fedaudit.config.option_text import option_docs, toml_value
-    from fedaudit.config.options import build
+    from fedaudit.config.options import build_settings
     from fedaudit.simulation.config import Simulation
 
     if name is None:
@@ -29,7 +29,7 @@ def profiles(
             print_item(f"{profile_name:<14} ", profile.load(profile_name).title)
         return 0
     chosen = profile.load(name)
-    simulation = build(Simulation, chosen.settings(scale), f"profile {name}")
+    simulation = build_settings(Simulation, chosen.settings(scale), f"profile {name}")
     print_item("", f"{chosen.name}: {chosen.title}")
     print_item("", f"paper: {chosen.paper}")
     print_text(f"\n[scale.{scale}]")

@@ -98,10 +98,10 @@ def _train(run: "Run", start_time: datetime, *, resume: bool, quiet: bool) -> di
 
 def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":
     """Return the simulation that a profile's table and the command line's settings make."""
-    from fedaudit.config.options import build, merge_tables
+    from fedaudit.config.options import build_settings, merge_tables
     from fedaudit.simulation.config import Simulation
 
-    return build(Simulation, merge_tables(table, above), "simulate")
+    return build_settings(Simulation, merge_tables(table, above), "simulate")
 
 
 def given_settings(

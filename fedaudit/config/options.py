@@ -6,15 +6,29 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from typing import Annotated, Any, TypeVar, Union
 
 from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.api.plugin import UpTo
 from fedaudit.system.numbers import is_finite_number
 
 T = TypeVar("T")
 
 _TABLE_TYPES: dict[Any, Any] = {float: int | float, Path: str | Path}
 """The types that a value may have in a table, by option type: TOML and JSON have no paths."""
+
+_WHOLE, _REAL = UpTo(1_000_000), UpTo(1e9)
+"""The bounds of a setting that names none: no machine samples a billion times, and a library that
+is told to would take the memory or the time for it."""
+
+
+def build_settings(cls: type[T], table: Mapping[str, Any], name: str) -> T:
+    """Return `cls(**table)` as `build` does, of settings that a user gives.
+
+    A whole number is 1,000,000 at most and another number 1e9, either way from 0, unless the option
+    is annotated with another `UpTo`.
+    """
+    return _build(cls, table, name, bounded=True)
 
 
 def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
@@ -23,15 +37,19 @@ def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
     Raises UsageError for an unknown key (with the nearest one), a missing one, a wrong type or a
     refused value.
     """
+    return _build(cls, table, name, bounded=False)
+
+
+def _build(cls: type[T], table: Mapping[str, Any], name: str, *, bounded: bool) -> T:
     if not isinstance(table, Mapping):
         raise UsageError(f"{name} must be a table, not {table!r}.")
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     option_names = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
         if key not in option_names:
             raise unknown_name_error(f"option of {name}", key, option_names)
-        values[key] = _fit(hints[key], value, f"{name}.{key}")
+        values[key] = _fit(hints[key], value, f"{name}.{key}", bounded)
     if missing := [key for key in _required(cls) if key not in values]:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise UsageError(f"{name}: {listed} {'is' if len(missing) == 1 else 'are'} missing.")
@@ -51,18 +69,21 @@ def _required(cls: type) -> list[str]:
     ]
 
 
-def _fit(hint: Any, value: Any, name: str) -> Any:
+def _fit(hint: Any, value: Any, name: str, bounded: bool, most: UpTo | None = None) -> Any:
     """Return `value` as `hint` asks, or raise UsageError."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return build(hint, value, name)
+        return _build(hint, value, name, bounded=bounded)
+    if typing.get_origin(hint) is Annotated:
+        hint, *notes = typing.get_args(hint)
+        most = next((note for note in notes if isinstance(note, UpTo)), most)
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         fits = [kind for kind in typing.get_args(hint) if _accepts(kind, value)]
         if not fits:
             raise _wrong_type(hint, value, name)
-        return _fit(fits[0], value, name)
+        return _fit(fits[0], value, name, bounded, most)
     if origin in (dict, Mapping, tuple) and isinstance(value, Mapping | list | tuple | str):
-        return _members(hint, value, name)
+        return _members(hint, value, name, bounded, most)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
             raise unknown_name_error(
@@ -73,10 +94,13 @@ def _fit(hint: Any, value: Any, name: str) -> Any:
         raise _wrong_type(hint, value, name)
     if hint is Path:
         return Path(value)
-    return _finite(value, name) if hint is float else value
+    value = _finite(value, name) if hint is float else value
+    if bounded and hint in (int, float):
+        _check_bounds(value, name, most or (_WHOLE if hint is int else _REAL))
+    return value
 
 
-def _members(hint: Any, value: Any, name: str) -> Any:
+def _members(hint: Any, value: Any, name: str, bounded: bool, most: UpTo | None) -> Any:
     """Return a table or list whose members are as `hint` asks; words with commas are a list."""
     table, kind = typing.get_origin(hint) is not tuple, typing.get_args(hint)
     if table != isinstance(value, Mapping):
@@ -84,12 +108,19 @@ def _members(hint: Any, value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         names = {key: key if str(key).isprintable() else repr(key) for key in value}
         return {
-            key: _fit(kind[-1], member, f"{name}.{names[key]}") for key, member in value.items()
+            key: _fit(kind[-1], member, f"{name}.{names[key]}", bounded, most)
+            for key, member in value.items()
         }
     if isinstance(value, str):
         words = [item.strip() for item in value.split(",") if item.strip()]
         value = words if kind[0] is str else map(_value, words)
-    return tuple(_fit(kind[0], item, name) for item in value)
+    return tuple(_fit(kind[0], item, name, bounded, most) for item in value)
+
+
+def _check_bounds(value: int | float, name: str, most: UpTo) -> None:
+    if abs(value) > most.most:
+        least = "at least -" if value < 0 else "at most "
+        raise UsageError(f"{name} takes {least}{most.most:,.0f}, not {value!r:.40}.")
 
 
 def _finite(value: float, name: str) -> float:
@@ -100,6 +131,8 @@ def _finite(value: float, name: str) -> float:
 
 def _accepts(hint: Any, value: Any) -> bool:
     """Return whether `value` is of the kind that `hint` names; its members are not checked."""
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return value in typing.get_args(hint)

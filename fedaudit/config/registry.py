@@ -18,7 +18,7 @@ from fedaudit.api import hooks
 from fedaudit.api.errors import PluginError, unknown_name_error
 from fedaudit.api.plugin import Plugin
 from fedaudit.config.option_text import option_docs, toml_value
-from fedaudit.config.options import build
+from fedaudit.config.options import build_settings
 from fedaudit.system.failures import ARITY
 
 GROUP = "fedaudit"
@@ -114,7 +114,7 @@ def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> An
     offered = plugins(kind)
     if name not in offered:
         raise unknown_name_error(kind, name, offered)
-    return build(offered[name], options or {}, f"{kind} {name}")
+    return build_settings(offered[name], options or {}, f"{kind} {name}")
 
 
 def distribution(cls: type[Plugin]) -> str:

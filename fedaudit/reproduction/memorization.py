@@ -14,7 +14,7 @@ from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Watcher
 from fedaudit.audit.session import run_audit
-from fedaudit.config.options import build
+from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import is_deployed
 from fedaudit.simulation.config import Simulation
@@ -37,7 +37,7 @@ def measure_memorization(
     central = folder / f"central/{config.rounds:03d}"
     request = MemorizationRequest(
         clients=client_files(folder, (), InputReader()),
-        protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
+        protocol=build_settings(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
         target=str(folder),
         adapter=str(central) if variant.model == "central" else None,

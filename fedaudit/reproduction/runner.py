@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Claim, Finding, Measurement
-from fedaudit.config.options import build, merge_tables
+from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.reproduction.claims import check_claims, check_claims_of_seed, compare_figures
 from fedaudit.reproduction.outcome_cache import VariantOutcome
@@ -66,7 +66,7 @@ def variant_config(profile: Profile, scale: str, variant: Variant, settings: Any
     """Return the federation of a variant: scale, then variant, then the user's settings."""
     overrides = profile.variant_settings(variant, scale)
     table = merge_tables(merge_tables(profile.settings(scale), overrides), settings)
-    return build(Simulation, table, f"variant {variant.name}")
+    return build_settings(Simulation, table, f"variant {variant.name}")
 
 
 def shared_federations(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:

@@ -14,7 +14,7 @@ from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, resolve_request
 from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.config.options import build
+from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
 from fedaudit.reproduction.instruments import measure_inference_and_exposure
@@ -123,7 +123,7 @@ def _attribution_reports(
     watermark, _ = config.watermark_plugin()
     used = {PROTOCOL, *variant.attribution, watermark}  # other options are for its attacks
     options = {name: dict(table) for name, table in variant.options.items() if name in used}
-    protocol_config = build(
+    protocol_config = build_settings(
         ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}"
     )
     limit = (

@@ -7,7 +7,7 @@ from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.config import registry
-from fedaudit.config.options import build
+from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.instruments import RANKING
 from fedaudit.simulation.config import Simulation
@@ -42,11 +42,11 @@ def _check_plugins(variant: Variant) -> None:
         if name not in methods:
             raise unknown_name_error("attribution", name, methods)
         if name == PROTOCOL:
-            build(ProtocolConfig, options.get(PROTOCOL, {}), PROTOCOL)
+            build_settings(ProtocolConfig, options.get(PROTOCOL, {}), PROTOCOL)
         else:
             registry.create("attribution", name, options.get(name))
     if variant.memorize is not None:
-        build(Protocol, variant.memorize, "memorize")
+        build_settings(Protocol, variant.memorize, "memorize")
 
 
 def _check_federation(variant: Variant, config: Simulation) -> None:

@@ -5,8 +5,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fedaudit.api.plugin import UpTo
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.judge.endpoint import Endpoint
 from fedaudit.simulation.chosen_plugins import name_and_options, with_content
@@ -48,7 +49,7 @@ class Training:
     """Longer documents are cut to this many tokens."""
     learned: Literal["text", "answer"] = "text"
     """The part of an instruction record that the loss covers; other documents are learned whole."""
-    rank: int = 16
+    rank: Annotated[int, UpTo(4_096)] = 16
     alpha: int = 32
     checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, a third more time."""
@@ -62,6 +63,8 @@ class Training:
             raise ValueError("max_length must be at least 2: a single token predicts nothing.")
         if min(self.steps, self.epochs) < 0 or not self.steps + self.epochs:
             raise ValueError("steps and epochs must not be negative, nor both be 0.")
+        if min(self.warmup, self.weight_decay) < 0 or self.alpha < 1:
+            raise ValueError("warmup and weight_decay must be at least 0, alpha at least 1.")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.dropout < 1:
             raise ValueError("learning_rate and clip must be above 0, dropout from 0 to below 1.")
 
@@ -102,7 +105,7 @@ class Simulation:
     """"nano" for the built-in generator, or a JSONL file."""
     client_data: Mapping[str, str] = field(default_factory=dict)
     """The JSONL file of each client, by its name, in place of `data` that is dealt to them."""
-    seed: int = 0
+    seed: Annotated[int, UpTo(MOST_SEEDS)] = 0
     clients: int = 4
     without: tuple[str, ...] = ()
     """Clients that are left out, as if they had never joined: a counterfactual federation."""
@@ -140,9 +143,9 @@ class Simulation:
     """Who compares held-out answers with the reference answers. No part of the result."""
     device: str = "auto"
     dtype: str = "auto"
-    threads: int = 1
+    threads: Annotated[int, UpTo(1_024)] = 1
     """Threads of a client's training on CPU: part of the result, since sums differ with it."""
-    workers: int = 0
+    workers: Annotated[int, UpTo(4_096)] = 0
     """Clients trained at once on CPU; 0: one per core. No part of the result."""
     engine: str = "local"
     """Where they train: here, on a cluster ("ray") or in Flower's simulation ("flower").

@@ -6,9 +6,9 @@ FedPII (section 5.4) writes as many asterisks as the PII has characters, SecureG
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from fedaudit.api import Defense, Document, FinishedFederation, Result
+from fedaudit.api import Defense, Document, FinishedFederation, Result, UpTo
 from fedaudit.pii import masking
 
 LIMIT = (
@@ -28,7 +28,7 @@ class Scrub(Defense):
 
     style: masking.Style = "mask"
     """PII becomes [MASK], asterisks of its length, its kind in angle brackets, or a pseudonym."""
-    seed: int = 0
+    seed: Annotated[int, UpTo(2**63)] = 0
     """The seed of pseudonyms: clients with the same seed write the same one for the same PII.
 
     It is in the configuration, so that a run can be repeated and resumed, and is no secret: whoever

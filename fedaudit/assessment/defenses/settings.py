@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.api.errors import UsageError
 from fedaudit.assessment.discovery import Material
 from fedaudit.config import profile as profiles
-from fedaudit.config.options import build, merge_tables
+from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.simulation.config import Simulation
 
 PLAIN_SETTINGS: Mapping[str, Any] = {
@@ -67,7 +67,7 @@ def retraining_settings(
         for name, value in table.items()
         if not isinstance(PLAIN_SETTINGS.get(name), dict)
     }
-    return build(
+    return build_settings(
         Simulation,
         merge_tables(merge_tables(cleared, PLAIN_SETTINGS), overrides),
         "the federation's settings",

@@ -154,6 +154,11 @@ class ProtocolConfig:
     """The least share of every update's variance that shared sums must leave hidden."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        counts = (self.others, self.pairs, self.sets, self.threshold, self.limit, self.hidden)
+        if any(count is not None and count < 0 for count in counts):
+            raise ValueError("others, pairs, sets, threshold, limit and hidden must be at least 0.")
+
 
 def draw_sum_plan(
     federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fedaudit.api.plugin import UpTo
 from fedaudit.api.records import SamplingParams
 
 MIN_SUFFIX_TOKENS = 20
@@ -16,14 +17,14 @@ DecodingMode = Literal["top-k", "top-p", "temperature", "greedy"]
 class Protocol:
     """Sampling of texts, decoding, and comparison; the defaults are the paper's."""
 
-    sample: int = 4000
+    sample: Annotated[int, UpTo(10_000_000)] = 4000
     """The maximum number of texts per client, whose prefixes and suffixes are used."""
     prefix_length: int = 30
     """The number of a text's tokens that are its prefix."""
-    retrieved: int = 10
+    retrieved: Annotated[int, UpTo(10_000_000)] = 10
     """The number of suffixes of each client, most similar first, to compare a continuation with."""
     decoding: DecodingMode = "top-k"
-    top_k: int = 40
+    top_k: Annotated[int, UpTo(10_000_000)] = 40
     top_p: float = 0.8
     temperature: float = 1.0
     new_tokens: int = 256

@@ -1,7 +1,9 @@
 """Options of a server under audit: everything except its address and the model's name."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from fedaudit.api.plugin import UpTo
 from fedaudit.system.http_client import check_url
 
 
@@ -31,9 +33,9 @@ class EndpointOptions:
     """Whether prompt log-probabilities are requested, which makes some servers crash."""
     context: int = 0
     """The maximum number of tokens in a prompt and its completion together; 0 finds it out."""
-    max_requests: int = 100_000
+    max_requests: Annotated[int, UpTo(1e12)] = 100_000
     """The maximum number of requests."""
-    max_tokens: int = 50_000_000
+    max_tokens: Annotated[int, UpTo(1e12)] = 50_000_000
     """The maximum number of tokens, in prompts and completions together."""
 
     def __post_init__(self) -> None:

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from fedaudit.api.plugin import UpTo
+
+MOST_DOCUMENTS = 1_000_000
+"""Made-up documents; each takes some kilobytes of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """What the built-in generator writes when `data` is "nano", and how much of `data` is used."""
 
-    limit: int = 0
+    limit: Annotated[int, UpTo(1e12)] = 0
     """At most this many documents, drawn by their hashes, whatever `data` is; 0: all."""
     cases: int = 24
     documents_per_case: int = 16
@@ -22,8 +27,12 @@ class Records:
     """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
 
     def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise ValueError("limit must be at least 0.")
+        if min(self.limit, self.kinds, self.passages) < 0:
+            raise ValueError("limit, kinds and passages must be at least 0.")
+        if min(self.cases, self.documents_per_case) < 1:
+            raise ValueError("cases and documents_per_case must be at least 1.")
+        if max(self.cases * self.documents_per_case, self.passages) > MOST_DOCUMENTS:
+            raise ValueError(f"All cases together must have {MOST_DOCUMENTS:,} documents at most.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +107,11 @@ class WatermarkSettings:
 class CanarySettings:
     """Secrets of known law that clients' records get before any defence sees them."""
 
-    count: int = 0
+    count: Annotated[int, UpTo(10_000)] = 0
     """How many different secrets are planted; 0 plants none."""
     kind: str = "phone"
     language: str = "en"
-    times: tuple[int, ...] = (1, 4, 16)
+    times: Annotated[tuple[int, ...], UpTo(10_000)] = (1, 4, 16)
     """How many copies: the first canary has the first of these, and so on in turn."""
     controls: int = 100
     """Secrets that no client gets."""

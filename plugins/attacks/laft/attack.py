@@ -3,9 +3,9 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from fedaudit.api import AttackContext, InputError
+from fedaudit.api import AttackContext, InputError, UpTo
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
@@ -31,7 +31,7 @@ class Laft(PrefixAttack):
     """How many tokens before a PII make a prefix (lambda)."""
     pairs: int = 10_000
     """How many of the most frequent sub-prefixes are learnt, each with a PII drawn for it."""
-    rank: int = 16
+    rank: Annotated[int, UpTo(4_096)] = 16
     """The rank of the new adapter, which is put on top of the model's own."""
     alpha: float = 32.0
     """The new adapter's LoRA alpha: its scale times its rank."""
