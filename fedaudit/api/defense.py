@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from fedaudit.api.contract import Contract, ensures
 from fedaudit.api.engine import Engine, ModelEngine
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator, Plugin, Result, Update
@@ -118,10 +119,16 @@ class DeployedClient:
     seed: int = 0
 
 
-class Responder(ABC):
+def _one_each(_: object, result: list[object], asked: Sequence[object], **__: object) -> str:
+    """Say where there are fewer or more results than were asked for."""
+    return "" if len(result) == len(asked) else f"{len(result)} results in place of {len(asked)}"
+
+
+class Responder(Contract, ABC):
     """How a deployed model answers: by which adapter, and to what is left of the prompt."""
 
     @abstractmethod
+    @ensures(_one_each)
     def route(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         """Return for each request the adapter that answers it and the prompt that it gets."""
 
@@ -146,6 +153,7 @@ class KeyedResponder(Responder):
         """Return what a request begins with to show `key`."""
 
     @abstractmethod
+    @ensures(_one_each)
     def opens(self, keys: Sequence[str], *, atomic: bool) -> list[str]:
         """Return the name of the adapter that each of `keys` opens, as `Routed.name` has it.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from fedaudit.api.abilities import Ability
+from fedaudit.api.contract import Contract, ensures
 from fedaudit.api.engine import Engine
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
@@ -99,7 +100,7 @@ class Result:
     """Plain text of the findings, by id; written only to the 0600 file of --reveal."""
 
 
-class Plugin:
+class Plugin(Contract):
     """What every plugin has: a name, and the paper it comes from."""
 
     name: ClassVar[str]
@@ -139,6 +140,41 @@ class Attack(Plugin, ABC):
         """Attack `context.tuned` and measure what came out."""
 
 
+def _like_start(
+    plugin: "Aggregator", result: object, start: Update, *_: object, **__: object
+) -> str:
+    """Say how a global adapter differs in form from the one that it takes the place of."""
+    made: Update = result[0] if isinstance(result, tuple) else result  # type: ignore[assignment]
+    if made.keys() != start.keys():
+        return "tensors of other names than the adapter has"
+    if plugin.merges_each_round:
+        return ""
+    other = [name for name in start if tuple(made[name].shape) != tuple(start[name].shape)]
+    return f"another shape of {other[0]} than the adapter has" if other else ""
+
+
+def _spans_of_texts(_: object, result: "list[tuple[PiiSpan, ...]]", texts: Sequence[str]) -> str:
+    """Say which spans are none of their texts."""
+    if len(result) != len(texts):
+        return f"the spans of {len(result)} texts in place of {len(texts)}"
+    for spans, text in zip(result, texts, strict=True):
+        end = 0
+        for span in spans:
+            if not end <= span.start < span.end <= len(text):
+                return "spans that are empty, overlap, lack order or leave their text"
+            if not span.label:
+                return "a span without a label"
+            end = span.end
+    return ""
+
+
+def _chances(_: object, result: list[float], pairs: Sequence[tuple[str, str]]) -> str:
+    """Say where the chances of pairs are too few or none."""
+    if len(result) != len(pairs):
+        return f"{len(result)} scores in place of {len(pairs)}"
+    return "" if all(0 <= one <= 1 for one in result) else "a score that is not from 0 to 1"
+
+
 class Aggregator(Plugin, ABC):
     """How the server makes one adapter of the clients', and what it asks of their training."""
 
@@ -150,6 +186,7 @@ class Aggregator(Plugin, ABC):
     `client_state` and `collect_states`. Such a state is a second message to the server."""
 
     @abstractmethod
+    @ensures(_like_start)
     def aggregate(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float]
     ) -> Update:
@@ -159,6 +196,7 @@ class Aggregator(Plugin, ABC):
         The result must not depend on the order of the clients beyond float rounding.
         """
 
+    @ensures(_like_start)
     def step(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float], state: State
     ) -> tuple[Update, State]:
@@ -177,6 +215,7 @@ class Aggregator(Plugin, ABC):
         """
         return {name: trained[name].float() - start[name].float() for name in trained}
 
+    @ensures(_like_start)
     def moved(self, start: Update, update: Update) -> Update:
         """Return the global adapter `start` after `update`, in its own form and scaling."""
         return {name: start[name].float() + update[name] for name in start}
@@ -223,6 +262,7 @@ class PiiDetector(Plugin, ABC):
     """Finds personal data in plain text."""
 
     @abstractmethod
+    @ensures(_spans_of_texts)
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
 
@@ -243,6 +283,7 @@ class Paraphraser(Plugin, ABC):
     """Judges whether two sentences say the same in other words."""
 
     @abstractmethod
+    @ensures(_chances)
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the probability, from 0 to 1, that each (generated, training) pair says the same.
 

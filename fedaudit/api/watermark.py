@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedaudit.api.contract import ensures
 from fedaudit.api.engine import Engine, ModelEngine
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Plugin
@@ -62,6 +63,19 @@ class Score:
     alike under all of them."""
 
 
+def _document_each(
+    _: object,
+    result: list[Document],
+    _secret: object,
+    documents: Sequence[Document],
+    *__: object,
+    **___: object,
+) -> str:
+    """Say where there are fewer or more marked documents than were given."""
+    made, given = len(result), len(documents)
+    return "" if made == given else f"{made} documents in place of {given}"
+
+
 class Watermark(Plugin, ABC):
     """Plants a mark in documents and finds it in texts and in what a model answers.
 
@@ -80,6 +94,7 @@ class Watermark(Plugin, ABC):
         """
 
     @abstractmethod
+    @ensures(_document_each)
     def embed(
         self,
         secret: Mapping[str, Any],

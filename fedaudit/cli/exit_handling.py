@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from fedaudit.api.errors import BUG_EXIT_CODE, PluginCrash
-from fedaudit.system.failures import ARITY
+from fedaudit.system.failures import ARITY, error_text
 
 BEGINS = "Give the same command to begin again."
 NO_ANSWER, ANSWERS = (
@@ -190,7 +190,7 @@ def print_crash(error: BaseException) -> None:
         )
     for one in chain:
         lines = ["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__)]
-        text = str(one)
+        text = error_text(one)
         if not shown and type(one).__name__ == "_RemoteTraceback":  # a worker's, as text
             text = "\n".join(line for line in text.splitlines() if line.startswith('  File "'))
         elif not shown and not (

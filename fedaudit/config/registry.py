@@ -19,7 +19,7 @@ from fedaudit.api.errors import PluginError, unknown_name_error
 from fedaudit.api.plugin import Plugin
 from fedaudit.config.option_text import option_docs, toml_value
 from fedaudit.config.options import build_settings
-from fedaudit.system.failures import ARITY
+from fedaudit.system.failures import ARITY, error_text
 
 GROUP = "fedaudit"
 KINDS = {
@@ -38,6 +38,8 @@ KINDS = {
 _loading: list[tuple[str, str]] = []
 """The plugin that is being loaded: its entry point's name, and its package."""
 _HOOK = re.compile(r"unknown hook '(\w+)'")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""Names of plugins, which options and tables have as keys."""
 
 
 @cache
@@ -97,13 +99,17 @@ def _load_problem(error: BaseException) -> str:
         return str(unknown_name_error("hook", name[1], KINDS.values()))
     if isinstance(error, GeneratorExit):
         return "it raises GeneratorExit"
-    return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
+    return "it calls sys.exit" if isinstance(error, SystemExit) else error_text(error)
 
 
 def _check_plugin(cls: type[Plugin]) -> type[Plugin]:
     is_dataclass = isinstance(cls, type) and dataclasses.is_dataclass(cls)
     if not is_dataclass or not getattr(cls, "name", ""):
         raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
+    if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
+        raise TypeError(f"{cls.__name__} has a name that is not letters, digits, _ and -.")
+    if not issubclass(cls, Plugin) or not isinstance(cls.paper, str):
+        raise TypeError(f"{cls.__name__} is no Plugin of fedaudit.api, or its paper is no text.")
     if missing := sorted(getattr(cls, "__abstractmethods__", ())):
         raise TypeError(f"{cls.__name__} does not define {', '.join(missing)}.")
     return cls
@@ -155,7 +161,7 @@ def _misdeclared(error: BaseException) -> tuple[str, str] | None:
 
     Such an error comes from the caller's line; its message names the function.
     """
-    found = ARITY.match(str(error)) if isinstance(error, TypeError) else None
+    found = ARITY.match(error_text(error)) if isinstance(error, TypeError) else None
     if not found or not manager.cache_info().currsize:
         return None
     outer, *inner = found[1].split(".")
@@ -182,7 +188,9 @@ def _shipped(plugin: object) -> str:
 def _places(error: BaseException) -> list[Path]:
     """Return the files in an error's traceback, and a worker process's, the innermost last."""
     local_files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    worker_files = re.findall(r'File "(.+?)", line', str(error.__cause__ or ""))
+    worker_files = re.findall(
+        r'File "(.+?)", line', error_text(error.__cause__) if error.__cause__ else ""
+    )
     return [*local_files, *map(Path, worker_files)]
 
 

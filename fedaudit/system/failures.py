@@ -28,6 +28,14 @@ ARITY = re.compile(r"([\w.<>]+)\(\) (?:takes|missing|got) ")
 NO_MEMORY = "The memory that this machine, or a limit, leaves is not enough for it."
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error's message, or its class if a plugin's error raises one when it is asked."""
+    try:
+        return str(error)
+    except Exception:
+        return f"a {type(error).__name__} without a message"
+
+
 def system_error(error: BaseException) -> OSError | MemoryError | None:
     """Return the system's error in an error, or in one that it was raised from or while handling.
 
@@ -56,7 +64,7 @@ def _stated(error: BaseException) -> OSError | MemoryError | None:
         return MemoryError() if number == errno.ENOMEM else error
     if isinstance(error, FedauditError):
         return None
-    text = str(error)
+    text = error_text(error)
     if found := _RUST.search(text):
         number = int(found[1])
         return MemoryError() if number == errno.ENOMEM else OSError(number, os.strerror(number))

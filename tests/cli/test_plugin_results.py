@@ -60,7 +60,6 @@ class Sloppy(Attack):
         wrong = {{
             "severity": replace(found, findings=(replace(without, severity="dire"),)),
             "metric": replace(found, measurements=(replace(row, metric=NAME),)),
-            "none": NAME,
         }}
         return wrong.get(self.broken, found)
 
@@ -159,7 +158,6 @@ def test_a_metric_of_its_own_stands_in_every_form(here):
     [
         ("severity", "the severity of finding 1 is none of high, medium, low, unverified"),
         ("metric", "the metric of measurement 1 is no lower-case name, as in my_metric"),
-        ("none", "a str in place of a Result"),
     ],
 )
 def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(here, broken, says):
