@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import InputError
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.formats import ALIASES
+from fedaudit.system import sandbox
 from fedaudit.system.documents import MOST_VALUES, check_size
 from fedaudit.system.files import open_regular
 
@@ -26,7 +27,9 @@ LONGEST_CELL = 2**24
 LONGEST_HEADER = 2**16
 LONGEST_ROW = 2**25
 """The maximum number of characters of a row, which may have many lines."""
-BATCH = 1_000
+PARQUET_MEMORY = 2**29
+"""Bytes that unpacking a Parquet file may take, some rows at a time."""
+PARQUET_SECONDS, PARQUET_BYTES_PER_SECOND = 60, 2**20
 STRUCTURED = ("pii", "turns")
 """Fields that are lists; a cell of CSV has them as JSON."""
 CONTENT = ("text", "prefix", "instruction", "turns")
@@ -181,20 +184,27 @@ def _cell_text(value: Any) -> str:
 
 
 def read_parquet(path: Path, file: BinaryIO) -> Iterator[Row]:
-    """Yield (where it stands, record) of every row; raises InputError without pyarrow."""
+    """Yield (where it stands, record) of every row; raises InputError without pyarrow.
+
+    A small file may unpack to gigabytes, so it is read in a process with limits first.
+    """
     try:
         import pyarrow
-        from pyarrow import parquet
     except ImportError:
         raise InputError(
             f"{path} is Parquet, and pyarrow is not installed: pip install 'fedaudit[parquet]'."
         ) from None
-    number = 0
+    from fedaudit.data import parquet_rows
+
+    seconds = PARQUET_SECONDS + path.stat().st_size / PARQUET_BYTES_PER_SECOND
     try:
-        for batch in parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"row {number}", json.loads(json.dumps(row, default=str))
+        sandbox.attempt(
+            "fedaudit.data.parquet_rows.check", str(path), seconds=seconds, memory=PARQUET_MEMORY
+        )
+    except sandbox.TrialEnded as ended:
+        raise InputError(f"{path} cannot be unpacked: {ended.reason}.") from None
+    try:
+        yield from parquet_rows.read(file, path)
     except pyarrow.ArrowException as error:
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{path} is no valid Parquet file ({reason}).") from None

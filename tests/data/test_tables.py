@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import resource
 import sys
 
 import pytest
@@ -127,3 +129,42 @@ def test_parquet_is_read_as_json_is(tmp_path):
     broken.write_bytes(b"PAR1" + b"x" * 20)
     with pytest.raises(InputError, match="is no valid Parquet file"):
         read(broken)
+
+
+def nested(depth):
+    value = "Ann"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def repeated(pyarrow, text, count):
+    """Return a column of one text, which a file has once."""
+    zeros = pyarrow.array([0] * count, pyarrow.int32())
+    return pyarrow.table({"text": pyarrow.DictionaryArray.from_arrays(zeros, [text])})
+
+
+def one_row(pyarrow, **fields):
+    return pyarrow.Table.from_pylist([{"text": "a", **fields}])
+
+
+BOMBS = {
+    "one text a thousand times": lambda arrow: repeated(arrow, "Ann Lee " * 2**20, 1000),
+    "a text that is too long": lambda arrow: one_row(arrow, text="x" * (2**26 + 1)),
+    "too many values": lambda arrow: one_row(arrow, list=[[]] * (2**22 + 1)),
+    "a deep nest": lambda arrow: one_row(arrow, list=nested(150)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_parquet_file_that_unpacks_to_gigabytes_is_refused_within_limits(tmp_path, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(BOMBS[name](pyarrow), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=re.escape(str(path))) as refused:
+        read(path)
+    assert "\n" not in str(refused.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # KiB

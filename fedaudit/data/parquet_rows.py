@@ -1,0 +1,44 @@
+"""Rows of Parquet files, a few at a time; where pyarrow is installed."""
+
+import json
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow
+from pyarrow import parquet
+
+from fedaudit.api.errors import InputError
+from fedaudit.system.documents import check_size
+
+BATCH = 100
+"""Rows that are unpacked at once."""
+MOST_UNPACKED, MOST_TIMES = 2**26, 50
+"""Characters that a file may unpack to, beside so many for each of its bytes: text has ten."""
+
+
+def read(file: BinaryIO, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (where it stands, record) of every row; raises InputError if they are too large."""
+    remaining = MOST_UNPACKED + MOST_TIMES * path.stat().st_size
+    pages = parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+    number = 0
+    for batch in pages.iter_batches(batch_size=BATCH, use_threads=False):
+        for place in range(batch.num_rows):
+            number += 1
+            [row] = batch.slice(place, 1).to_pylist()
+            text = json.dumps(row, default=str)
+            check_size(text, f"{path}, row {number}")
+            remaining -= len(text)
+            if remaining < 0:
+                raise InputError(
+                    f"{path} unpacks to over {MOST_TIMES} times its size: is it what it seems?"
+                )
+            yield f"row {number}", json.loads(text)
+
+
+def check(path: str) -> Generator[str, None, int]:
+    """Return the number of rows, having unpacked all of them; run it as a trial."""
+    yield "unpacking it"
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # others reserve more than they use
+    with Path(path).open("rb") as file:
+        return sum(1 for _ in read(file, Path(path)))
