@@ -258,6 +258,10 @@ class Aggregator(Plugin, ABC):
         return state
 
 
+DETECTOR = "names"
+"""The detector in use where no other is named."""
+
+
 class PiiDetector(Plugin, ABC):
     """Finds personal data in plain text."""
 

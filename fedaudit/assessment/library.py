@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.defenses.pipeline import make_defense_plan, run_defenses
 from fedaudit.assessment.defenses.plan import DefensePlan
@@ -87,7 +88,7 @@ def prepare(
     round: int | None = None,  # noqa: A002
     client: str | None = None,
     options: Options | None = None,
-    detector: str = "names",
+    detector: str = DETECTOR,
     template: str = "fed_pii",
     seed: int = 0,
     batch_size: int = 0,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedaudit import nano
 from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.config import registry
 from fedaudit.system import sandbox
@@ -57,7 +58,7 @@ def _model() -> str:
 
 
 def _detection() -> str:
-    detector = registry.create("detector", "presidio")
+    detector = registry.create("detector", DETECTOR)
     if not any(span.label == "EMAIL_ADDRESS" for span in detector.detect(["a@example.org"])[0]):
         raise RuntimeError("an e-mail address was not found")
     return str(detector.describe())

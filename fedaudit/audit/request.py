@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.engine.remote.options import EndpointOptions
 from fedaudit.engine.vllm.options import VllmOptions
@@ -47,7 +48,7 @@ class AuditRequest(ABC):
     """Whose deployed model is asked, where a defence has deployed one."""
     keys: tuple[str, ...] = ()
     """The kinds of key under which it is asked; all without any."""
-    detector: str = "presidio"
+    detector: str = DETECTOR
     template: str = TEMPLATE
     """The prompt template of instruction records, where the target names none itself."""
     seed: int = 0

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli import audit_runner as attacking
 from fedaudit.cli.options import (
     Adapter,
@@ -30,6 +31,7 @@ from fedaudit.cli.options import (
     Shard,
     Target,
     Template,
+    one_target,
     with_patterns,
 )
 
@@ -37,11 +39,13 @@ from fedaudit.cli.options import (
 def extract(
     prefixes: Annotated[
         Path | None,
-        typer.Option("--prefixes", help="The attacker's own documents, or prompts, as JSONL."),
+        typer.Option(
+            "--prefixes", "--ours", help="The attacker's own documents, or prompts, as JSONL."
+        ),
     ] = None,
     victim: Annotated[
         Path | None,
-        typer.Option("--victim", help="The victim's documents, to score against."),
+        typer.Option("--victim", "--theirs", help="The victim's documents, to score against."),
     ] = None,
     member: Annotated[
         list[Path] | None,
@@ -94,8 +98,12 @@ def extract(
             help="The clients' documents for --matrix; default: the federation's own.",
         ),
     ] = None,
-    more: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="More --clients.", hidden=True)
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|BASE]",
+            help="What is audited; --target may name it as well. After --clients: more files.",
+        ),
     ] = None,
     budget: Annotated[
         int | None,
@@ -123,7 +131,7 @@ def extract(
     set_: Set = None,
     seed: Seed = None,
     batch_size: BatchSize = 0,
-    detector: Detector = "presidio",
+    detector: Detector = DETECTOR,
     pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
@@ -141,11 +149,12 @@ def extract(
     With --matrix every client of a federation is the attacker once, and all others its victims.
 
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
-    contextual.samples=30 or presidio.ner=spacy:en_core_web_sm; those of a server as
+    contextual.samples=30 or names.ner=spacy:en_core_web_sm; those of a server as
     --set endpoint.OPTION=VALUE, of one that --engine vllm starts as --set vllm.OPTION=VALUE.
     """
     from fedaudit.extraction import estimator_choice as estimators
 
+    named = named or []
     chosen = tuple(attack or ["contextual"])
     set_, servers = attacking.split_server_options(with_patterns(set_, detector, pattern))
     options = attacking.options(set_, (*chosen, detector))
@@ -153,7 +162,7 @@ def extract(
     arguments: dict[str, Any] = {
         "attacks": chosen,
         "options": options,
-        "target": target,
+        "target": target if clients or not named else one_target(named[0], target),
         "model": model,
         **servers,
         "adapter": adapter,
@@ -169,9 +178,10 @@ def extract(
         "dtype": dtype,
         "engine": engine,
     }
-    if more and not clients:
-        raise UsageError(f"{more[0]} belongs to no option: name every file with an option.")
-    files = [*(clients or ()), *(more or ())]
+    if len(named) > 1 and not clients:
+        stray = next((name for name in named if Path(name).is_file()), named[1])
+        raise UsageError(f"{stray} belongs to no option: name every file with an option.")
+    files = [*clients, *map(Path, named)] if clients else []
     run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     run_options |= {"resume": resume, "shard": shard}
     if matrix:

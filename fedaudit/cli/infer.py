@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli import audit_runner as attacking
 from fedaudit.cli.options import (
     Adapter,
@@ -22,16 +23,20 @@ from fedaudit.cli.options import (
     Resume,
     Reveal,
     Round,
+    Run,
     Seed,
     Set,
     Shard,
     Target,
     Template,
+    one_target,
     with_patterns,
 )
 
 
 def infer(
+    run: Run = None,
+    *,
     data: Annotated[
         Path, typer.Option("--data", help="The documents whose PII is masked, as JSONL.")
     ],
@@ -61,7 +66,7 @@ def infer(
             max=1_000_000,
         ),
     ] = 0,
-    detector: Detector = "presidio",
+    detector: Detector = DETECTOR,
     pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
@@ -90,7 +95,7 @@ def infer(
     request = InferenceRequest(
         data=data,
         options=options,
-        target=target,
+        target=one_target(run, target),
         model=model,
         **servers,
         adapter=adapter,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli.audit_runner import run_audit, split_server_options
 from fedaudit.cli.options import (
     Adapter,
@@ -138,7 +139,7 @@ def memorize(
             "--workers", help="Processes that compare texts; 0: one per core.", min=0, max=4_096
         ),
     ] = 0,
-    detector: Detector = "presidio",
+    detector: Detector = DETECTOR,
     pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,

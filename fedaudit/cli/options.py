@@ -91,6 +91,10 @@ Commitments = Annotated[
     ),
 ]
 
+Run = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN|BASE]", help="What is audited; --target may name it as well."),
+]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -163,6 +167,22 @@ Shard = Annotated[
         "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
     ),
 ]
+
+
+def one_target(run: str | None, target: str | None) -> str | None:
+    """Return what is audited, named by its place or by --target.
+
+    Raises UsageError for both, and for a file in that place.
+    """
+    if run is None:
+        return target
+    from fedaudit.api.errors import UsageError
+
+    if target is not None:
+        raise UsageError(f"{run} and --target {target} both name what is audited: give one.")
+    if Path(run).is_file():
+        raise UsageError(f"{run} belongs to no option: name every file with an option.")
+    return run
 
 
 def refuse_options_before_subcommand(context: typer.Context) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Detector,
@@ -47,7 +48,7 @@ def scrub(
             "--except", metavar="LABEL", help="Leave this kind unmasked; may be repeated."
         ),
     ] = None,
-    detector: Detector = "presidio",
+    detector: Detector = DETECTOR,
     pattern: Pattern = None,
     set_: Set = None,
     template: Template = "fed_pii",

@@ -72,7 +72,7 @@ def simulate(
     if json:
         _copy(folder / "report.json", json)
     print_report(done)
-    print_note(f"The federation is in {folder}.", quiet=quiet)
+    print_note(f"The federation is in {folder}. Audit it: fedaudit audit {folder}", quiet=quiet)
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
@@ -39,7 +40,7 @@ class ScrubRequest:
     source: Path
     out: Path
     style: str = "mask"
-    detector: str = "presidio"
+    detector: str = DETECTOR
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the detector."""
     only: tuple[str, ...] = ()

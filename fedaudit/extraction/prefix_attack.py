@@ -149,7 +149,7 @@ class PrefixAttack(Attack):
         if not plan.size:
             raise InputError(
                 "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
-                "with text before it. In unannotated text --detector names finds most names; "
+                "with text before it. In unannotated text the detector finds most names; "
                 "places take a model: see --set names.ner."
             )
         result = self._result(context, plan)

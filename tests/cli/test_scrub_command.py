@@ -42,21 +42,21 @@ def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
     before = Path("in.jsonl").read_bytes()
     out, found = scrubbed(run, "--style", "label")
     a, prompt, task, marked, clean = found
-    assert a.text == "Call Ann Lee on <PHONE_NUMBER> or <EMAIL_ADDRESS>."
+    assert a.text == "Call <PERSON> on <PHONE_NUMBER> or <EMAIL_ADDRESS>."
     assert (prompt.text, prompt.is_prompt) == ("Write to <EMAIL_ADDRESS>", True)
     assert (task.input, task.output) == ("<PHONE_NUMBER> called.", "<PHONE_NUMBER>")
     assert task.text.endswith("\n<PHONE_NUMBER> called.\n<###Output>\n<PHONE_NUMBER>")
     assert (marked.text, clean.text) == ("<PERSON> met Lee.", "Ann Lee again, 020 7946 0958.")
     assert [document.pii for document in found] == [None, None, None, (), ()]
     assert out.splitlines() == [
-        "out.jsonl: 5 records, 6 pieces of PII masked (label)",
+        "out.jsonl: 5 records, 7 pieces of PII masked (label)",
         "  masked PHONE_NUMBER          3",
         "  masked EMAIL_ADDRESS         2",
-        "  masked PERSON                1",
+        "  masked PERSON                2",
         "Masked by the data's own annotation alone: 2 records.",
         "In 1 of them, the detector also searched the other fields.",
-        "Annotated by presidio-analyzer 2.2.366; languages en, zh; rules only: no names,",
-        "  no places; scores from 0.4: 3 records.",
+        "Annotated by presidio-analyzer 2.2.366; languages en, zh; no places; scores from",
+        "  0.4; names by titles, lists and endings: 3 records.",
         "Still there: of 4 different strings that were masked, 2 are elsewhere in OUT,",
         "  unmarked or as a part of other words.",
         "PII that nobody marked and the detector did not find is in OUT unchanged.",
@@ -135,7 +135,7 @@ def test_counts_as_json_hold_no_data(run):
     out, _ = scrubbed(run, "--seed", 4711, "--style", "pseudonym", "--json", "sub/counts.json")
     text = Path("sub/counts.json").read_text()
     table = json.loads(text)
-    assert table["masked"] == {"PHONE_NUMBER": 3, "EMAIL_ADDRESS": 2, "PERSON": 1}
+    assert table["masked"] == {"PHONE_NUMBER": 3, "EMAIL_ADDRESS": 2, "PERSON": 2}
     assert table["records"] == 5
     assert table["annotation"]["given"] == 2
     assert table["strings"] == {"left": 2, "masked": 4, "other_spellings": 0}
@@ -289,7 +289,7 @@ def test_nothing_found_is_said(run):
     Path("in.jsonl").write_text('{"text": "The court sat in the morning."}\n')
     out, (document,) = scrubbed(run)
     assert out.startswith("out.jsonl: 1 record, 0 pieces of PII masked (mask)\n")
-    assert "rules only: no names" in out.replace("\n  ", " ")
+    assert "names by titles, lists and endings" in out.replace("\n  ", " ")
     assert document.text == "The court sat in the morning."
 
 
@@ -302,7 +302,7 @@ def test_nothing_found_is_said(run):
         (2, ("in.jsonl", "o.jsonl", "--except", "AGE"), "No kind of PII in the data named 'AGE'"),
         (2, ("in.jsonl", "o.jsonl", "--only", "A", "--except", "B"), "cannot be given together"),
         (2, ("in.jsonl", "o.jsonl", "--detector", "presido"), "Did you mean 'presidio'"),
-        (2, ("in.jsonl", "o.jsonl", "--set", "presidio.threshold=2"), "between 0 and 1"),
+        (2, ("in.jsonl", "o.jsonl", "--set", "names.threshold=2"), "between 0 and 1"),
         (2, ("in.jsonl", "o.jsonl", "--set", "contextual.samples=2"), "detector in use"),
         (2, ("in.jsonl", "o.jsonl", "--set", "presidio=2"), "detector in use"),
         (2, ("in.jsonl", "o.jsonl", "--template", "alpacca"), "Did you mean 'alpaca'"),

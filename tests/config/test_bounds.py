@@ -100,7 +100,7 @@ SET = {
     "audit": ("fedaudit-nano", "--prefixes", "r.jsonl", "--set", "contextual.context=999999999"),
     "simulate": ("--profile", "fed_pii", "--set", "training.steps=999999999"),
     "reproduce": ("fed_pii", "--set", "rounds=999999999"),
-    "scrub": ("r.jsonl", "clean.jsonl", "--set", "presidio.threshold=1e300"),
+    "scrub": ("r.jsonl", "clean.jsonl", "--set", "names.threshold=1e300"),
     "profile": ("simulate", "--profile", "wild.toml"),
     "watermark": ("watermark", "make", "r.jsonl", "marked.jsonl", "--watermark", "m.json",
                   "--set", "prompts=999999999"),

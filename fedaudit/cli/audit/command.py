@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Adapter,
@@ -21,10 +22,13 @@ from fedaudit.cli.options import (
     Resume,
     Reveal,
     Round,
+    Run,
     Seed,
     Set,
+    Target,
     Template,
     Watermark,
+    one_target,
     settings_by_installed_plugin,
     with_patterns,
 )
@@ -34,20 +38,21 @@ if TYPE_CHECKING:
 
 
 def audit(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]", help="A federation's folder; or a base, with --adapter and --prefixes."
-        ),
-    ] = None,
+    run: Run = None,
+    *,
+    target: Target = None,
     adapter: Adapter = None,
     prefixes: Annotated[
         Path | None,
-        typer.Option("--prefixes", help="The attacker's documents; default: the first client's."),
+        typer.Option(
+            "--prefixes", "--ours", help="The attacker's documents; default: the first client's."
+        ),
     ] = None,
     victim: Annotated[
         Path | None,
-        typer.Option("--victim", help="The victim's documents; default: the next client's."),
+        typer.Option(
+            "--victim", "--theirs", help="The victim's documents; default: the next client's."
+        ),
     ] = None,
     held_out: Annotated[
         Path | None,
@@ -139,7 +144,7 @@ def audit(
     set_: Set = None,
     seed: Seed = None,
     batch_size: BatchSize = 0,
-    detector: Detector = "names",
+    detector: Detector = DETECTOR,
     pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
@@ -166,7 +171,7 @@ def audit(
     before = None if baseline is None else read_baseline(baseline)
     set_, servers = split_server_options(with_patterns(set_, detector, pattern), ["vllm"])
     prepared = prepare(
-        target,
+        one_target(run, target),
         adapter=adapter,
         prefixes=prefixes,
         victim=victim,

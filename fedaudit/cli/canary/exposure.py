@@ -18,14 +18,17 @@ from fedaudit.cli.options import (
     Resume,
     Reveal,
     Round,
+    Run,
     Seed,
     Target,
     Template,
+    one_target,
 )
 
 
 def measure(
     canaries: Canaries,
+    run: Run = None,
     target: Target = None,
     adapter: Adapter = None,
     round_: Round = None,
@@ -73,7 +76,7 @@ def measure(
 
     request = ExposureRequest(
         canaries=canaries,
-        target=target,
+        target=one_target(run, target),
         adapter=adapter,
         round=round_,
         commitment=commitment,

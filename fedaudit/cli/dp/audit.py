@@ -18,15 +18,18 @@ from fedaudit.cli.options import (
     Quiet,
     Resume,
     Round,
+    Run,
     Seed,
     Target,
     Template,
+    one_target,
     refuse_nan,
 )
 
 
 def audit(
     coins: Coins,
+    run: Run = None,
     target: Target = None,
     adapter: Adapter = None,
     round_: Round = None,
@@ -70,7 +73,7 @@ def audit(
 
     request = EpsilonRequest(
         coins=coins,
-        target=target,
+        target=one_target(run, target),
         adapter=adapter,
         round=round_,
         epsilon=epsilon,
