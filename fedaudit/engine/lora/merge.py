@@ -5,6 +5,7 @@ small models in float32 on a CPU are run with merged weights. The base's own wei
 """
 
 import re
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,11 @@ from fedaudit.engine.lora.adapter import Weights
 
 MAX_MERGED = 2
 """The maximum number of adapters whose merged weights are cached: the most recently used."""
+
+
+SEEN_TOKENS = 16
+"""The length of the text by which is found out which layers a model calls; a layer that it would
+call for other texts alone, such as a rare expert, has its adapter beside the weights."""
 
 
 class MergedWeights:
@@ -67,4 +73,34 @@ class MergedWeights:
                 lora.layer_of(self._model, adapter, name)
         except (InputError, re.error):
             return None
-        return adapter if target_modules == set(adapter.pairs) else None
+        if target_modules != set(adapter.pairs) or not self._called >= set(adapter.pairs):
+            return None
+        return adapter
+
+    @cached_property
+    def _called(self) -> set[str]:
+        """The layers that are called when the model reads a text.
+
+        Some models read a layer's weight themselves, as Jamba does that of `dt_proj`: there PEFT's
+        adapter has no effect, and a merged one would have.
+        """
+        called: set[str] = set()
+        hooks = [
+            module.register_forward_pre_hook(
+                partial(_note, called, name.replace(".base_layer", ""))
+            )
+            for name, module in self._model.named_modules()
+        ]
+        vocabulary = int(self._model.config.get_text_config().vocab_size)
+        ids = torch.arange(SEEN_TOKENS, device=self._model.device) % vocabulary
+        try:
+            with torch.no_grad():
+                self._model(input_ids=ids[None], use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return called
+
+
+def _note(called: set[str], name: str, *_: object) -> None:
+    called.add(name)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import random_models
 import tiny_models
 import torch
 
@@ -17,6 +18,7 @@ from fedaudit.engine.lora.merge import MAX_MERGED
 from fedaudit.federation import adapters
 
 BASE = Target(name="base")
+UNPADDED = dict(random_models.UNPADDED)
 ROWS = [
     [1, 9, 30, 7],
     [5, 6],
@@ -77,6 +79,19 @@ def test_it_answers_as_peft_does(tiny, folder):
     [group], [other] = (e.score_groups(one, [ROWS[2:]]) for e in (inside, outside))
     torch.testing.assert_close(flat(group), flat(other))
     assert outside.score(one, ROWS)[0] != pytest.approx(outside.score(BASE, ROWS)[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["mamba", "jamba"])
+def test_layers_whose_weights_the_model_reads_itself(base, tmp_path, kind):
+    """Mamba multiplies by dt_proj.weight without calling the layer: PEFT has no effect there."""
+    made = tiny_models.ready(random_models.made(kind, UNPADDED[kind]), base.tokenizer)
+    folder = tiny_models.write(made, tmp_path / "adapter", r=4, target_modules=["dt_proj"])
+    inside, one = LocalEngine(made), target(folder)
+    assert inside.merging.weights(str(folder)) is None
+    scores = flat(inside.score(one, ROWS))
+    torch.testing.assert_close(scores, flat(inside.score(BASE, ROWS)))
+    called = tiny_models.write(made, tmp_path / "called", r=4, target_modules=["x_proj"])
+    assert inside.merging.weights(str(called)) is not None
 
 
 def test_the_base_is_what_it_was_to_the_last_bit(tiny, folder):
