@@ -57,7 +57,7 @@ def fedaudit(installed, tmp_path, monkeypatch):
 def test_it_is_listed_beside_ours(fedaudit):
     listed = fedaudit("plugins").stdout
     names = {tuple(line.split()[:2]) for line in listed.splitlines()}
-    assert {("attack", "opening"), ("aggregation", "median")} <= names
+    assert {("attack", "opening"), ("attack", "pairs"), ("aggregation", "median")} <= names
     assert {("attack", "contextual"), ("aggregation", "fedavg")} <= names
 
 
@@ -79,6 +79,24 @@ def test_it_is_not_there_without_its_package():
     listed = ran("-m", "fedaudit", "plugins").stdout
     assert "contextual" in listed
     assert "opening" not in listed
+
+
+def test_a_report_with_its_kind_is_judged_by_it(fedaudit, installed):
+    code = """
+from example_report import example
+from fedaudit.api import Measurement
+from fedaudit.report.document import write
+from pathlib import Path
+names = {"kind": "order", "plugin": "pairs", "metric": "order_rate", "scope": {"source": "tuned"}}
+row = Measurement.rate(38, 40, **names)
+write(example(measurements=[row], findings=[], claims=[]), Path("report.json"))
+"""
+    helpers = Path(__file__).parent / "helpers"
+    ran("-c", code, PYTHONPATH=os.pathsep.join(map(str, (installed, helpers))))
+    shown = fedaudit("report", "report.json").stdout
+    assert "Order of records: pairs" in shown
+    assert "Verdict: fail" in shown
+    assert "knows in which order records stand" in " ".join(shown.split())
 
 
 SMALL = """clients=2 rounds=1 central=false evaluated=2 records.cases=3 partition.method=iid

@@ -17,7 +17,9 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
   number.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
 * `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
+* `kind`: A kind of number: how the verdict judges it and what reports say of it, in one class.
 * `plugin`: What a plugin is, and what it may ask of the core.
+* `policy`: The limits that a policy sets for an audit, and how certain the evidence must be.
 * `progress`: How long work tells of itself.
 * `records`: Every frozen record that rooms hand to each other: values only, nothing heavy
   imported.
@@ -94,6 +96,7 @@ from fedaudit.api.importer import (
     Importer,
     StateDump,
 )
+from fedaudit.api.kind import Answer, Judgement, Kind, Question, Row, Table, Test, counted
 from fedaudit.api.plugin import (
     Aggregator,
     Attack,
@@ -106,6 +109,7 @@ from fedaudit.api.plugin import (
     Update,
     UpTo,
 )
+from fedaudit.api.policy import Policy
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
     ClientModel,
@@ -153,6 +157,7 @@ __all__ = [
     "RELATED_HELD_OUT",
     "Ability",
     "Aggregator",
+    "Answer",
     "Attack",
     "AttackContext",
     "AttributionContext",
@@ -180,8 +185,10 @@ __all__ = [
     "GenerationRequest",
     "Importer",
     "InputError",
+    "Judgement",
     "KeyChange",
     "KeyedResponder",
+    "Kind",
     "LoadedModel",
     "LogProbabilities",
     "Mark",
@@ -192,24 +199,29 @@ __all__ = [
     "PiiDetector",
     "PiiSpan",
     "Plugin",
+    "Policy",
     "PrefixProbabilities",
     "PrefixProbabilityRequest",
     "Progress",
     "PromptStart",
     "PromptTemplate",
+    "Question",
     "ReferenceModel",
     "Responder",
     "Result",
     "RoundRecord",
     "RoutedRequest",
+    "Row",
     "SamplingParams",
     "Score",
     "SecureAggregation",
     "Severity",
     "State",
     "StateDump",
+    "Table",
     "Target",
     "TargetError",
+    "Test",
     "TextPiece",
     "TokenRows",
     "TokenStatistics",
@@ -220,6 +232,7 @@ __all__ = [
     "Update",
     "UsageError",
     "Watermark",
+    "counted",
     "decoding_abilities",
     "has_han",
     "hookimpl",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedaudit.api.abilities import Ability
 from fedaudit.api.contract import Contract, ensures
 from fedaudit.api.engine import Engine
+from fedaudit.api.kind import Kind
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
     ClientModel,
@@ -110,6 +111,8 @@ class Plugin(Contract):
 class Attack(Plugin, ABC):
     """Tries to get private data out of a model."""
 
+    kinds: ClassVar[tuple[type[Kind], ...]] = ()
+    """The kinds of measurements that it brings itself, besides those of fedaudit."""
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False

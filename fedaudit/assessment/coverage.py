@@ -6,11 +6,11 @@ The classes are those of EDPB Opinion 28/2024, paragraph 55. The measurements sh
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedaudit.api.policy import ATTACK_CLASSES
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.report.checklist.attackers import ACCESS, KNOWLEDGE
-from fedaudit.report.verdict.classes import class_of
-from fedaudit.report.verdict.criteria import ATTACK_CLASSES
+from fedaudit.report.kinds.registry import class_of
 
 EDPB = {
     "membership_inference": "55 (i)",

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import DETECTOR
+from fedaudit.api.policy import Policy
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.defenses.pipeline import make_defense_plan, run_defenses
 from fedaudit.assessment.defenses.plan import DefensePlan
@@ -39,7 +40,6 @@ from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.document import Report, write
-from fedaudit.report.verdict.criteria import Policy
 
 StrPath = str | Path
 Options = Mapping[str, Mapping[str, Any]]

@@ -5,8 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api.policy import Policy
 from fedaudit.pii.taxonomy import category, taxonomy
-from fedaudit.report.verdict.criteria import Policy, policy_of, same_limits
+from fedaudit.report.verdict.criteria import policy_of, same_limits
 from fedaudit.system.documents import parse_toml
 from fedaudit.system.files import read_regular
 

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fedaudit.api.errors import FedauditError
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.coverage import coverage
 from fedaudit.assessment.policy_file import built_in_policy
 from fedaudit.audit.verification.report import Check, Report
-from fedaudit.report.verdict.criteria import Policy, same_limits
+from fedaudit.report.verdict.criteria import same_limits
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import judged_rows, stated_policy
 

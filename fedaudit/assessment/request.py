@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.policy import Policy
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.audit.request import AuditRequest
-from fedaudit.report.verdict.criteria import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

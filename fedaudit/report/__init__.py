@@ -5,6 +5,7 @@
 * `checklist/`: What assessors of data protection ask of an audit, answered from its report or named
   as open.
 * `index/`: Many reports beside each other: what is in a folder of runs, and trends over rounds.
+* `kinds/`: The kinds of a report's rows: one module each, with its rule, its tables and its words.
 * `renderers/`: A report as HTML, Markdown, terminal text, SARIF or CSV.
 * `tables/`: The tables of a report.
 * `text/`: What a report says in sentences.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.comparison_caveats import setting_notes
+from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.verdict.recheck import recheck
 
@@ -25,13 +26,11 @@ COMPARED_METRICS = frozenset(
             "mr_inter",
             "mr_intra",
         ),
-        *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
-        *("loss", "perplexity", "stouffer_z", "source_accuracy", "epsilon_low"),
+        *("tpr", "auc", "edit_distance", "rouge_l", "accuracy"),
+        *("loss", "perplexity", "stouffer_z", "source_accuracy"),
     }
 )
-"""Metrics that are compared: what came out of the model, and its utility."""
-COUNTED = frozenset({"guesses", "correct"})
-"""What the scope of `epsilon_low` says of the result, not of the question."""
+"""Metrics that are compared where no kind says so: what came out of the model, and its utility."""
 IDENTITY_FIELDS = ("hmac", "client", "victim", "attacker", "mark", "document")
 """Fields of a finding's evidence that identify it, and stay the same in another run."""
 
@@ -112,8 +111,9 @@ def finding_identity(finding: Row) -> list[str]:
 
 def row_key(row: Row) -> tuple[str, str, str, str]:
     """Return a measurement's key, which is the same in two reports for the same question."""
-    counted = COUNTED if row["metric"] == "epsilon_low" else frozenset()
-    scope = sorted((n, str(value)) for n, value in row["scope"].items() if n not in counted)
+    kind = kind_of(row["kind"])
+    outcomes = kind.outcomes if kind else frozenset[str]()
+    scope = sorted((n, str(value)) for n, value in row["scope"].items() if n not in outcomes)
     return row["kind"], row["plugin"], row["metric"], str(scope)
 
 
@@ -128,7 +128,7 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
     first_rows = {row_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
         before = first_rows.get(row_key(row))
-        if before is None or row["metric"] not in COMPARED_METRICS or is_sweep(row):
+        if before is None or not _is_compared(row):
             continue
         if before["value"] is None or row["value"] is None:
             continue
@@ -141,6 +141,12 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
             second=row["value"],
             difference=difference(new, old) if old and new else None,
         )
+
+
+def _is_compared(row: Row) -> bool:
+    kind = kind_of(row["kind"])
+    metrics = kind.compared if kind else COMPARED_METRICS
+    return row["metric"] in metrics and not is_sweep(row)
 
 
 def _leaks(first: Row, second: Row) -> Iterator[LeakChange]:

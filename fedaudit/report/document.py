@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.api.errors import InputError
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.report.data_frame import data_frame, flat_rows
 from fedaudit.report.pii_categories import by_category, category_of
 from fedaudit.report.redaction import is_hidden, make_visible
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
 from fedaudit.report.verdict.recheck import judged_rows

@@ -11,9 +11,14 @@ RATES = {
     "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
     "dropped", "maximal_exposure", "source_accuracy", "tpr_by_group",
 }  # fmt: skip
-"""Metrics that are shares of n, shown in per cent."""
+"""Metrics of ours that are shares of n, shown in per cent."""
 
 NOT_MEASURED = "not measured"
+
+
+def is_rate(metric: str) -> bool:
+    """Tell whether a metric is a share of n: one of ours, or a plugin's whose name says so."""
+    return metric in RATES or metric.endswith("_rate")
 
 
 def number(value: float | None) -> str:
@@ -46,7 +51,7 @@ def format_measurement(row: Mapping[str, Any]) -> str:
     value, low, high = row["value"], row["low"], row["high"]
     if value is None:
         return NOT_MEASURED
-    rate = row["metric"] in RATES
+    rate = is_rate(row["metric"])
     text = percent(value) if rate else number(value)
     if low is None or high is None:
         return text
@@ -56,7 +61,7 @@ def format_measurement(row: Mapping[str, Any]) -> str:
 
 def format_value(metric: str, value: float) -> str:
     """Return a number of this metric without its interval: `12.3 %`, `0.98`."""
-    return percent(value) if metric in RATES else number(value)
+    return percent(value) if is_rate(metric) else number(value)
 
 
 def format_difference(metric: str, value: float, low: float | None, high: float | None) -> str:
@@ -64,7 +69,7 @@ def format_difference(metric: str, value: float, low: float | None, high: float 
 
     Points are percentage points.
     """
-    spelt, unit = (_points, " points") if metric in RATES else ("{:+.3g}".format, "")
+    spelt, unit = (_points, " points") if is_rate(metric) else ("{:+.3g}".format, "")
     text = f"{spelt(value)}{unit}"
     return text if low is None or high is None else f"{text} [{spelt(low)}, {spelt(high)}]"
 

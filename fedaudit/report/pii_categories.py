@@ -7,13 +7,13 @@ counts by label has them. Their tables have the same layout as the tables by lab
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from fedaudit.api.kind import SWEPT, Table
 from fedaudit.api.records import Measurement
 from fedaudit.pii.taxonomy import Category, category, in_order, major_category, taxonomy
 from fedaudit.report.query import Row
 from fedaudit.report.tables.extraction.prompted import labels
 from fedaudit.report.tables.extraction.untargeted import untargeted_tables
-from fedaudit.report.tables.table import Table, build_table
-from fedaudit.report.verdict.policy import SWEPT
+from fedaudit.report.tables.table import build_table
 
 METRICS = ("coverage", "extraction_recall", "extraction_precision")
 """Metrics that are counted by label and can be added up."""

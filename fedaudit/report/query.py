@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
+from fedaudit.api.kind import SWEPT
 from fedaudit.api.records import Severity
 from fedaudit.api.target_sets import ALL, DISJOINT, EXCLUSIVE
 from fedaudit.report.attribution_parts import attribution_part
-from fedaudit.report.verdict.policy import SWEPT
 
 Row = Mapping[str, Any]
 """A measurement of a report.json."""

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.policy import ATTACK_CLASSES
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.coverage import EDPB, NO_ATTACK, NO_UPDATES, coverage
-from fedaudit.report.verdict.classes import class_of
-from fedaudit.report.verdict.criteria import ATTACK_CLASSES
+from fedaudit.report.kinds.registry import class_of
 
 NOTHING = ReleaseContext()
 

@@ -9,9 +9,9 @@ import fake_audit
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.policy import Policy
 from fedaudit.assessment.library import audit, extract, prepare
 from fedaudit.report.document import validate
-from fedaudit.report.verdict.criteria import Policy
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 FILES = {"adapter": "lora", "prefixes": "own.jsonl", "victim": "victim.jsonl", "device": "cpu"}

@@ -8,8 +8,8 @@ import handmade
 import pytest
 from command import Command
 
+from fedaudit.api.policy import Policy
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.system.files import sha256
 
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")

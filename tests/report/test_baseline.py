@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedaudit.api.errors import InputError
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
 from fedaudit.report.baseline import check_baseline, check_candidate_report, compare_with_baseline
 from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
-from fedaudit.report.verdict.criteria import Policy
 
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 

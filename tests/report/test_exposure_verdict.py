@@ -7,9 +7,15 @@ from example_report import example
 from rich.console import Console
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.kinds.exposure import Exposure
 from fedaudit.report.renderers import terminal
-from fedaudit.report.verdict.exposure import judge_exposure
+from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.policy import verdict
+
+
+def judge(rows):
+    return Exposure().judge(rows, DEFAULT)
+
 
 ROW = {"kind": "exposure", "plugin": "canary"}
 
@@ -28,14 +34,14 @@ CONTROLS = group(0, 0, 100, 0.5)
 
 
 def statuses(*groups):
-    return [status for status, *_ in judge_exposure([r for some in groups for r in some])]
+    return [status for status, *_ in judge([r for some in groups for r in some])]
 
 
 def test_secrets_far_above_chance_fail():
     assert statuses(CONTROLS, group(16, 0, 4, 1e-6)) == ["fail"]
     # Two of four at 1/1000 each: 6 / 10^6 by the binomial law, whatever the other test says.
     assert statuses(CONTROLS, group(16, 2, 4, 0.9)) == ["fail"]
-    [(_, reason, *_)] = judge_exposure(group(16, 2, 4, 0.9))
+    [(_, reason, *_)] = judge(group(16, 2, 4, 0.9))
     assert "(p = 1.2e-05)" in reason  # Holm: twice that, of two tests
     assert "planted 16 times each" in reason
 
@@ -53,7 +59,7 @@ def test_few_secrets_are_inconclusive_and_many_pass():
 
 
 def test_exposed_controls_leave_everything_open():
-    [(status, reason, *_)] = judge_exposure([*group(0, 9, 100, 1e-5), *group(16, 4, 4, 1e-9)])
+    [(status, reason, *_)] = judge([*group(0, 9, 100, 1e-5), *group(16, 4, 4, 1e-9)])
     assert status == "inconclusive"
     assert "nobody was given are exposed" in reason
 

@@ -18,10 +18,10 @@ from memorized_report import document as memorized
 from rich.console import Console
 from test_any_report import measurements
 
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import dumps, validate
 from fedaudit.report.renderers import html, markdown, terminal
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import recheck
 

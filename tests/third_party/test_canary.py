@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from fedaudit_canary import Median, Opening
+from fedaudit_canary import Median, Opening, Order, Pairs
 
-from fedaudit.api import AttackContext, Document, PiiSpan, Target
+from fedaudit.api import AttackContext, Document, Measurement, PiiSpan, Policy, Target
 from fedaudit.engine.fake import FakeEngine
 
 OURS = Document(id="a", text="The claimant Ann Lee sued.")
@@ -65,6 +65,47 @@ def test_without_a_victim_nobody_knows_where_a_name_stands():
     assert not [finding for finding in result.findings if "where" in finding.evidence]
     (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]
     assert (place.hits, place.n) == (0, len(result.findings))
+
+
+def test_pairs_counts_those_that_are_likelier_in_the_order_of_their_file():
+    texts = ["One a.", "Two b.", "Three c.", "Four d.", "Five e."]  # the last has no neighbour
+
+    def likelihood(target: Target, token: str, before: str) -> float:
+        """The tuned model knows that Two follows One; all else is as likely in any order."""
+        return -0.5 if target.name == "tuned" and "Two" in token and "One" in before else -1.0
+
+    tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
+    documents = [Document(id=text, text=text) for text in texts]
+    context = AttackContext(
+        engine=FakeEngine(answer, likelihood=likelihood),
+        tuned=tuned,
+        base=base,
+        attacker=[],
+        victim=documents,
+    )
+    rows = Pairs().run(context).measurements
+    assert [(row.scope["source"], row.hits, row.n) for row in rows] == [
+        ("tuned", 1, 2),
+        ("base", 0, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "p", "status"),
+    [
+        (10, 10, 1 / 1024, "fail"),
+        (6, 10, 386 / 1024, "inconclusive"),  # (210 + 120 + 45 + 10 + 1) of 1,024; up to 83 %
+        (100, 200, None, "pass"),
+    ],
+)
+def test_the_order_is_judged_by_a_fair_coin(hits, n, p, status):
+    row = Measurement.rate(
+        hits, n, kind="order", plugin="pairs", metric="order_rate", scope={"source": "tuned"}
+    )
+    [(_, test)] = Order().tests([row], Policy())
+    assert test is not None
+    assert p is None or test.p == pytest.approx(p)
+    assert Order().judge_test(row, test, test.p, Policy()).status == status
 
 
 def test_median_of_three_clients_by_hand():

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.charts.line_plot import Line, LinePlot, Point
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
 from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table
+from fedaudit.report.tables.table import NONE, build_table
 
 ROUNDS, UTILITY = "Leakage round by round", "Leakage and utility"
 LEAKAGE_NOTE = "Leakage: Rouge-L of answers to training prompts beyond the base's; 0 is none."

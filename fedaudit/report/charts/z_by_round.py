@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.kind import Table
 from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.query import Row
 from fedaudit.report.tables.attribution.clients import client_tests, format_z
 from fedaudit.report.tables.grouping import client_of, variant_of
-from fedaudit.report.tables.table import Table, build_table
+from fedaudit.report.tables.table import build_table
 from fedaudit.report.verdict import attribution
 
 MOST_CURVES = 20

@@ -1,16 +1,43 @@
-"""The answer to one question: how far a report answers it, in words, and by which measurements."""
+"""What answers to an assessor's questions are made of: measurements in words."""
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
 
-Status = Literal["answered", "in part", "open"]
+from fedaudit.report import query
+from fedaudit.report.number_format import format_measurement, format_rate, is_rate
+from fedaudit.report.query import Row
+
+MOST_ROWS = 4
+"""How many measurements an answer names; of others it gives the number."""
 
 
-class ChecklistAnswer(NamedTuple):
-    """A report's answer to one question; `rows` are the measurements that support the answer."""
+def result(row: Row) -> str:
+    """Return a measurement with its n and its interval."""
+    text = format_rate(row) if is_rate(row["metric"]) else format_measurement(row)
+    return text if row["hits"] is not None or row["n"] is None else f"{text}, n {row['n']:,}"
 
-    status: Status
-    text: str
-    rows: tuple[Mapping[str, Any], ...] = ()
-    against: bool = False
-    """Whether the answer speaks against the model although no judgement fails."""
+
+def measured_rows(report: Row, *names: str) -> list[Row]:
+    """Return the rows of some metrics that have a value, without those of smaller budgets."""
+    rows = (row for row in report["measurements"] if row["metric"] in names)
+    return [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
+
+
+def missing_reason(report: Row, name: str) -> str:
+    """Return why a class of attacks has no number."""
+    reasons = (entry["reason"] for entry in report.get("coverage", ()) if entry["class"] == name)
+    return f"{next(filter(None, reasons), 'it was not run')}."
+
+
+def results_text(rows: Sequence[Row]) -> str:
+    """Return the first measurements in words, and how many more there are."""
+    results = [f"{_name(row)} {result(row)}" for row in rows[:MOST_ROWS]]
+    remaining = len(rows) - MOST_ROWS
+    return "; ".join([*results, *([f"and {remaining:,} more"] if remaining > 0 else [])]) + "."
+
+
+def _name(row: Row) -> str:
+    keys = ("client", "mark", "key", "score", "fpr", "times", "candidates", "records", "test")
+    where = query.scope_text(row, keys)
+    control = " control" if row["scope"].get("source") in ("control", "beyond-held-out") else ""
+    name = f"{row['plugin']} {row['metric'].replace('_', ' ')}{control}"
+    return f"{name} ({where})" if where else name

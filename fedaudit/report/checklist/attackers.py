@@ -6,8 +6,8 @@ from typing import Any
 from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL, DISJOINT, EXCLUSIVE
 from fedaudit.report import query
+from fedaudit.report.kinds.registry import class_of
 from fedaudit.report.query import Row
-from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.recheck import judgements
 
 ACCESS = {

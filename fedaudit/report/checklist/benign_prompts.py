@@ -1,7 +1,7 @@
 """How likely personal data comes out of ordinary queries: the answer that benign requests give."""
 
+from fedaudit.api.kind import Answer
 from fedaudit.report import query
-from fedaudit.report.checklist.answer import ChecklistAnswer
 from fedaudit.report.number_format import format_rate
 from fedaudit.report.query import Row
 from fedaudit.report.tables.extraction.untargeted import leaking_answer_rows
@@ -17,7 +17,7 @@ ENOUGH_REQUESTS = 30
 """With fewer requests, the result says little about what other requests would bring out."""
 
 
-def benign_answer(report: Row) -> ChecklistAnswer | None:
+def benign_answer(report: Row) -> Answer | None:
     """Answer from the variant and key under which most answers to ordinary requests held data.
 
     Requests with the right key do not count, since their data is meant to come out. Returns None
@@ -51,9 +51,9 @@ def benign_answer(report: Row) -> ChecklistAnswer | None:
     rows = tuple(row for row in (worst, beyond, base, control, asked) if row)
     against = _is_above(beyond, control)
     if origin == "held-out" and count >= ENOUGH_REQUESTS:
-        return ChecklistAnswer("answered", " ".join(parts), rows, against)
+        return Answer("answered", " ".join(parts), rows, against)
     parts.append("They are no sample of a deployment's requests: --held-out takes those.")
-    return ChecklistAnswer("in part", " ".join(parts), rows, against)
+    return Answer("in part", " ".join(parts), rows, against)
 
 
 def _is_above(beyond: Row | None, control: Row | None) -> bool:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from fedaudit.api.kind import Table
 from fedaudit.pii.taxonomy import category
 from fedaudit.report import query
+from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import (
     KNOWLEDGE,
     NEEDS,
@@ -15,13 +17,10 @@ from fedaudit.report.checklist.attackers import (
 )
 from fedaudit.report.number_format import (
     NOT_MEASURED,
-    RATES,
-    format_measurement,
-    format_rate,
     number,
 )
 from fedaudit.report.query import SEVERITIES, Row
-from fedaudit.report.tables.table import NONE, Table, shorten
+from fedaudit.report.tables.table import NONE, shorten
 
 SPECIAL = {
     "Art. 9": "special category (Art. 9)",
@@ -98,12 +97,6 @@ def _queries(report: Row, row: Row) -> float | None:
         and all(m["scope"].get(key) == scope.get(key) for key in ("key", "records", "variant"))
     ]
     return max(counts, default=None)
-
-
-def result(row: Row) -> str:
-    """Return a measurement with its n and its interval."""
-    text = format_rate(row) if row["metric"] in RATES else format_measurement(row)
-    return text if row["hits"] is not None or row["n"] is None else f"{text}, n {row['n']:,}"
 
 
 def _chance(report: Row, row: Row, control: Row | None) -> str:

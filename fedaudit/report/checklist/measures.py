@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.measured import defence
+from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.recheck import judgements, recheck
 
-DISCLOSED = ("leak", "kind", "completion", "memorization", "canary", "gate")
+DISCLOSED = ("leak", "kind", "completion", "memorization", "gate")
 """Rules whose failure means that the model gives data away."""
 
-RECOGNISED = ("inference", "membership", "membership limit")
+RECOGNISED = ("inference",)
 MAX_TEXTS = 5
 
 
@@ -39,13 +40,15 @@ def measures(report: Row) -> list[RecommendedMeasure]:
 def _of_failures(report: Row) -> Iterator[RecommendedMeasure]:
     failed = [j for j in judgements(report) if j["status"] == "fail"]
     rules = {j["rule"] for j in failed}
-    grave = [j for j in failed if j["rule"] in (*DISCLOSED, *RECOGNISED)]
+    disclosed = {*DISCLOSED, *(rule for k in kinds_of(report) if k.discloses for rule in k.rules)}
+    told = {rule for k in kinds_of(report) if k.discloses is False for rule in k.rules}
+    grave = [j for j in failed if j["rule"] in disclosed | told | {*RECOGNISED}]
     if grave:
         yield RecommendedMeasure(f"Withhold{_release(report)}.", _reasons(grave))
         yield RecommendedMeasure(
             "Retrain with a defence, and audit again before release.", _of_defence(report)
         )
-    if rules & set(DISCLOSED) and leaks.verified(report):
+    if rules & disclosed and leaks.verified(report):
         yield RecommendedMeasure(
             "If this model has left the controller already, assess whether to notify (GDPR 33, 34)"
             " and what to tell the parties.",

@@ -1,7 +1,7 @@
 """The answers that the run, its context and its coverage give."""
 
-from fedaudit.report.checklist import leaks
-from fedaudit.report.checklist.answer import ChecklistAnswer
+from fedaudit.api.kind import Answer
+from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import DECLARED, headline_totals, unmeasured
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.recheck import stated_policy
@@ -13,7 +13,7 @@ RESISTANCE = (
 )
 
 
-def model(report: Row) -> ChecklistAnswer:
+def model(report: Row) -> Answer:
     """Answer which model exactly was audited."""
     target = report["target"]
     texts = [f"Base {target['base'] or 'unknown'}: {_digest(target.get('base_sha256'))}."]
@@ -23,28 +23,28 @@ def model(report: Row) -> ChecklistAnswer:
     if not target["adapter"]:
         texts = [f"Model {target['base'] or 'unknown'}: {_digest(target['sha256'])}."]
     if has_digests:
-        return ChecklistAnswer("answered", " ".join(texts))
-    return ChecklistAnswer("in part" if target["sha256"] else "open", " ".join(texts))
+        return Answer("answered", " ".join(texts))
+    return Answer("in part" if target["sha256"] else "open", " ".join(texts))
 
 
 def _digest(digest: str | None) -> str:
     return f"SHA-256 {digest}" if digest else "no digest"
 
 
-def release(report: Row) -> ChecklistAnswer:
+def release(report: Row) -> Answer:
     """Answer to whom the model is released, as declared by a person."""
     context = report.get("context") or {}
     if not context.get("release"):
-        return ChecklistAnswer("open", "Nobody declared it: fedaudit audit --release.")
+        return Answer("open", "Nobody declared it: fedaudit audit --release.")
     declared_by = context["declared_by"]
     text = f"Declared: {context['release']}, by {declared_by or 'somebody who is not named'}."
-    return ChecklistAnswer("answered" if declared_by else "in part", text)
+    return Answer("answered" if declared_by else "in part", text)
 
 
-def attacks(report: Row) -> ChecklistAnswer:
+def attacks(report: Row) -> Answer:
     """Answer which of the six classes of attacks were run, and why not the others."""
     if "coverage" not in report:
-        return ChecklistAnswer("open", NO_COVERAGE)
+        return Answer("open", NO_COVERAGE)
     texts = []
     for entry in report["coverage"]:
         name = entry["class"].replace("_", " ")
@@ -52,28 +52,28 @@ def attacks(report: Row) -> ChecklistAnswer:
         texts.append(
             f"{name}: {entry['status'].replace('_', ' ')}" + (f", {detail}" if detail else "")
         )
-    return ChecklistAnswer("answered", "; ".join(texts) + ".")
+    return Answer("answered", "; ".join(texts) + ".")
 
 
-def attackers(report: Row) -> ChecklistAnswer:
+def attackers(report: Row) -> Answer:
     """Answer who the attacker is, with what access and knowledge."""
     rows = headline_totals(report)
     if not rows:
-        return ChecklistAnswer("open", "Nothing was measured from any attacker's position.")
+        return Answer("open", "Nothing was measured from any attacker's position.")
     missing = unmeasured(report)
     positions = (report.get("context") or {}).get("positions") or list(DECLARED)
     gaps = [DECLARED[p] for p in positions if DECLARED[p] in missing]
     text = "The table of attackers says it of each attack."
     if missing:
         text += f" Not measured: {', '.join(missing)}."
-    return ChecklistAnswer("in part" if gaps else "answered", text, tuple(rows))
+    return Answer("in part" if gaps else "answered", text, tuple(rows))
 
 
-def repeatable(report: Row) -> ChecklistAnswer:
+def repeatable(report: Row) -> Answer:
     """Answer whether the tests were frequent, independent and can be repeated."""
     run, versions = report["run"], report["environment"]["versions"]
     seeds = ", ".join(f"{name} {value}" for name, value in report["seeds"].items()) or "none"
-    return ChecklistAnswer(
+    return Answer(
         "in part",
         f"Run {run['id']} of fedaudit {versions.get('fedaudit', 'of an unknown version')}, "
         f"{run['started']} to {run['finished'] or 'no end'}; seeds: {seeds}. The options are in"
@@ -82,21 +82,21 @@ def repeatable(report: Row) -> ChecklistAnswer:
     )
 
 
-def zero(report: Row) -> ChecklistAnswer:
+def zero(report: Row) -> Answer:
     """Answer what finding nothing means: upper bounds, and the smallest leak that would be seen."""
     rate = report["verdict"].get("detectable")
     none = [row for row in headline_totals(report) if row["hits"] == 0 and row["high"] is not None]
-    texts = [f"{row['plugin']}: {leaks.result(row)}." for row in none]
+    texts = [f"{row['plugin']}: {result(row)}." for row in none]
     if rate is None:
         texts.append("The report does not say how small a leak would have been seen.")
-        return ChecklistAnswer("in part" if none else "open", " ".join(texts), tuple(none))
+        return Answer("in part" if none else "open", " ".join(texts), tuple(none))
     power = stated_policy(report).power
     text = f"A leak of {rate:.1%} of the targets would have been seen with {power:.0%} probability."
     texts.append(text if rate < 1 else "Too little was looked for to see any leak.")
-    return ChecklistAnswer("answered" if rate < 1 else "in part", " ".join(texts), tuple(none))
+    return Answer("answered" if rate < 1 else "in part", " ".join(texts), tuple(none))
 
 
-def remains(report: Row) -> ChecklistAnswer:
+def remains(report: Row) -> Answer:
     """Answer what remains: what was not measured, and what no test can show."""
     missing = [
         entry["class"].replace("_", " ")
@@ -105,4 +105,4 @@ def remains(report: Row) -> ChecklistAnswer:
     ]
     text = f"Not run: {', '.join(missing)}. " if missing else ""
     limits = len(report["limits"])
-    return ChecklistAnswer("answered", f"{text}{limits:,} limits are listed below. {RESISTANCE}")
+    return Answer("answered", f"{text}{limits:,} limits are listed below. {RESISTANCE}")

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedaudit.api.kind import Table
 from fedaudit.report.index.entries import RunEntry
 from fedaudit.report.index.trends import Trend
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import SEVERITIES
-from fedaudit.report.tables.table import NONE, Table
+from fedaudit.report.tables.table import NONE
 
 NO_VERDICT = "no audit"
 

@@ -6,9 +6,10 @@ as open. It contains no personal data, since leaks are masked.
 
 from collections.abc import Iterator
 
+from fedaudit.api.kind import Table
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.measures import measures
-from fedaudit.report.checklist.questions import answers
+from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.stated import RESISTANCE
 from fedaudit.report.checklist.validity import UNTIL, ReportOwner, issued
 from fedaudit.report.query import Row
@@ -17,7 +18,6 @@ from fedaudit.report.tables import assessment
 from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.persons import persons_tables
-from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
@@ -60,7 +60,8 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     yield from table_lines(_measures(report))
     for table in defense_tables(report):
         yield from table_lines(table)
-    yield from table_lines(_questions(report))
+    for table in _questions(report):
+        yield from table_lines(table)
     yield from bullets("Limits of the tests", report["limits"])
     yield from _validity(report, owned)
     yield from table_lines(_signatures())
@@ -98,14 +99,21 @@ def _measures(report: Row) -> Table:
     return Table(title="What to do now", columns=("measure", "what it follows from"), rows=rows)
 
 
-def _questions(report: Row) -> Table:
+def _questions(report: Row) -> Iterator[Table]:
+    """Yield the table of an assessor's questions, and that of questions that plugins bring."""
     rows = tuple(
         (str(question.number), question.text, question.source, answer.status, answer.text)
         for question, answer in answers(report)
     )
+    yield _question_table("Twenty questions of an assessor", rows[: len(QUESTIONS)])
+    if more := rows[len(QUESTIONS) :]:
+        yield _question_table("Questions about what plugins measured", more)
+
+
+def _question_table(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
     open_ = sum(row[3] == "open" for row in rows)
     return Table(
-        title="Twenty questions of an assessor",
+        title=title,
         columns=("", "question", "source", "status", "answer"),
         rows=rows,
         notes=(f"{open_} of {len(rows)} are open. {OPEN}",),

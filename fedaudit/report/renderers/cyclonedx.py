@@ -13,10 +13,11 @@ from typing import Any
 
 from fedaudit import __version__
 from fedaudit.report.checklist import leaks
+from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import headline_totals
 from fedaudit.report.checklist.claims import AssessedClaim, claims
 from fedaudit.report.checklist.measures import measures
-from fedaudit.report.checklist.questions import QUESTIONS
+from fedaudit.report.checklist.questions import questions
 from fedaudit.report.checklist.stated import RESISTANCE
 from fedaudit.report.checklist.validity import ReportOwner
 from fedaudit.report.comparison import row_key
@@ -49,7 +50,7 @@ def render(report: Row, owned: ReportOwner = NOBODY) -> str:
             },
         },
         "components": [_model(report), *_data(report)],
-        "definitions": {"standards": [_standard()]},
+        "definitions": {"standards": [_standard(report)]},
         "declarations": {
             "assessors": [_assessor(report, owned)],
             "attestations": [_attestation(report, assessments)],
@@ -104,7 +105,7 @@ def _data(report: Row) -> Iterator[dict[str, Any]]:
         yield {"type": "data", "name": path, "bom-ref": f"data:{digest[:16]}", **_hashes(digest)}
 
 
-def _standard() -> dict[str, Any]:
+def _standard(report: Row) -> dict[str, Any]:
     return {
         "bom-ref": STANDARD,
         "name": "What assessors of data protection ask about tests of a model",
@@ -119,7 +120,7 @@ def _standard() -> dict[str, Any]:
                 "text": question.text,
                 "descriptions": [question.source],
             }
-            for question in QUESTIONS
+            for question in questions(report)
         ],
     }
 
@@ -188,7 +189,7 @@ def _evidence(report: Row, assessments: list[AssessedClaim], owned: ReportOwner)
                 limit = f"{judgement['status']}: {judgement['reason']} Limit: {judgement['limit']}."
                 evidence[_ref(row)] = _item(report, owned, row, limit)
         for row in assessment.answer.rows:
-            evidence.setdefault(_ref(row), _item(report, owned, row, leaks.result(row)))
+            evidence.setdefault(_ref(row), _item(report, owned, row, result(row)))
     counts = leaks.severity(report)
     listed = [dict(zip(counts.columns, row, strict=True)) for row in counts.rows]
     evidence[FINDINGS] = {

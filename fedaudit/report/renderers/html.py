@@ -11,6 +11,7 @@ from fedaudit.report import query
 from fedaudit.report.charts import coverage_by_budget, heat_map, privacy_utility, z_by_round
 from fedaudit.report.charts.heat_map import HeatMap
 from fedaudit.report.charts.line_plot import LinePlot
+from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
@@ -76,7 +77,7 @@ def render(report: Row) -> str:
     template = files("fedaudit.report").joinpath("template.html.j2").read_text(encoding="utf-8")
     page, content = environment.from_string(template), _content(report)
     text = re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page.render(content))
-    return page.render({**content, "glossary": used_terms(html.unescape(text))})
+    return page.render({**content, "glossary": used_terms(html.unescape(text), kinds_of(report))})
 
 
 def _content(report: Row) -> dict[str, Any]:

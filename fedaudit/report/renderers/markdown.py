@@ -4,6 +4,7 @@ import html
 from collections.abc import Iterator
 
 from fedaudit.report.charts import z_by_round
+from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.query import Row
 from fedaudit.report.renderers.markdown_blocks import bullets, paragraph, table_lines
 from fedaudit.report.tables import assessment, overview
@@ -23,7 +24,7 @@ MOST_FINDINGS = 100
 def render(report: Row) -> str:
     """Return a valid report's document as Markdown; its texts cannot become links, HTML or code."""
     lines = [*_lines(report)]
-    terms = used_terms(html.unescape("\n".join(lines)))
+    terms = used_terms(html.unescape("\n".join(lines)), kinds_of(report))
     lines += bullets("Terms", [f"{term}: {meaning}" for term, meaning in terms.items()])
     return "\n".join([*lines, "", SIGNED_TEXT]) + "\n"
 

@@ -4,8 +4,8 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables.table import Table
 
 
 def paragraph(text: str, *, bold: bool = False) -> Iterator[str]:

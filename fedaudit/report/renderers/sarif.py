@@ -15,10 +15,10 @@ from urllib.parse import quote
 from fedaudit import __version__
 from fedaudit.api.records import Measurement
 from fedaudit.report.comparison import finding_identity
+from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_of
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import judged_name
-from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.recheck import judgements, recheck
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -43,14 +43,22 @@ def render(report: Row) -> str:
     """Return a valid report's document as one SARIF log with one run."""
     judged = [*_contradiction(report), *_judgement_results(report)]
     results = [*judged, *_finding_results(report), *_not_run(report)]
+    rules = [*_rules(report)]
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": _driver()},
+                "tool": {"driver": _driver(report)},
                 "invocations": [_invocation(report)],
-                "results": [{**result, "locations": [_location(report)]} for result in results],
+                "results": [
+                    {
+                        **result,
+                        "ruleIndex": rules.index(result["ruleId"]),
+                        "locations": [_location(report)],
+                    }
+                    for result in results
+                ],
                 "columnKind": "unicodeCodePoints",
                 "properties": {
                     "run": report["run"]["id"],
@@ -68,14 +76,34 @@ def rule_id(judgement: Row) -> str:
     if judgement["rule"] in ("attribution", "gate"):
         return f"FA-{judgement['rule'].upper()}"
     row = judgement["measurement"]
-    return _of_class(class_of(Measurement(**row)) if row else "")
+    return _of_row(row) if row else _of_class("")
 
 
 def _of_class(name: str) -> str:
     return f"FA-{name.upper().replace('_', '-')}" if name else "FA-AUDIT"
 
 
-def _driver() -> dict[str, Any]:
+def _of_row(row: Row) -> str:
+    """Return the rule of a row's class of attacks, or of its kind where a plugin defines that."""
+    if name := class_of(Measurement(**row)):
+        return _of_class(name)
+    is_foreign = not is_ours(row["kind"]) and kind_of(row["kind"])
+    return _of_class(row["kind"] if is_foreign else "")
+
+
+def _rules(report: Row) -> dict[str, tuple[str, str]]:
+    """Return all rules, by id: our classes, and a report's kinds of plugins that are in none."""
+    foreign = (k for k in kinds_of(report) if not is_ours(k.name) and not k.attack_class)
+    return RULES | {
+        _of_class(kind.name): (
+            kind.name.title().replace("_", ""),
+            kind.answers.get("fail", kind.title or kind.name),
+        )
+        for kind in foreign
+    }
+
+
+def _driver(report: Row) -> dict[str, Any]:
     return {
         "name": "fedaudit",
         "semanticVersion": __version__,
@@ -87,7 +115,7 @@ def _driver() -> dict[str, Any]:
                 "defaultConfiguration": {"level": "error"},
                 "properties": {"tags": ["privacy"]},
             }
-            for name, (short, description) in RULES.items()
+            for name, (short, description) in _rules(report).items()
         ],
     }
 
@@ -129,7 +157,7 @@ def _finding_results(report: Row) -> Iterator[dict[str, Any]]:
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
     for finding in report["findings"]:
         row = rows.get(finding["measurement"])
-        rule = _of_class(class_of(Measurement(**row)) if row else "")
+        rule = _of_row(row) if row else _of_class("")
         if rule == "FA-AUDIT" and finding["label"] == "WATERMARK":
             rule = "FA-ATTRIBUTION"
         yield _result(
@@ -161,7 +189,6 @@ def _result(
     digest = hashlib.sha256(make_visible("\n".join((rule, *identity))).encode()).hexdigest()
     return {
         "ruleId": rule,
-        "ruleIndex": list(RULES).index(rule),
         "kind": kind,
         "level": level,
         "message": {"text": make_visible(text).replace("](", "] (")},  # a link in no viewer

@@ -2,9 +2,6 @@
 
 * `attribution/`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
-* `epsilon`: The table of a claimed epsilon: what is proved of it, and what could be.
-* `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
-  planted.
 * `extraction/`: The tables of extraction.
 * `assessment`: What an audit of everything covered, for which release, and what was judged under
   its policy.
@@ -20,8 +17,6 @@
 * `inference`: The tables of inference: how often a model picks the masked personal data among
   candidates.
 * `keyed`: Tables of attacks that were made under several keys or on several variants of a study.
-* `membership`: The table of membership inference: how well scores tell trained records from
-  held-out ones.
 * `memorization`: Cross-client memorization in words and tables: who draws whose text.
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.

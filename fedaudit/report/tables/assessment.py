@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import SETS, SEVERITIES, Row
-from fedaudit.report.tables.table import NONE, Table, display_name, shorten
+from fedaudit.report.tables.table import NONE, display_name, shorten
 
 MOST_JUDGED = 30
 ORDER = ("fail", "inconclusive", "pass")

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report import units
 from fedaudit.report.number_format import NOT_MEASURED
 from fedaudit.report.query import Row, missing_reasons, scope_of
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import Table, build_table, display_name, format_cell
+from fedaudit.report.tables.table import build_table, display_name, format_cell
 
 UNITS: Mapping[str, Callable[[float], str]] = {
     "parameters": units.amount,

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SETS, Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
 SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "control": "nobody's"}

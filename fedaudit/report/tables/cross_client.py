@@ -2,17 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import SETS, SOURCES, Row, common_scope, comparable_row, missing_reasons
-from fedaudit.report.tables.table import (
-    NONE,
-    Table,
-    build_table,
-    common_note,
-    display_name,
-    shorten,
-)
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name, shorten
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8

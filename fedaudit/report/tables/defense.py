@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, format_rate
 from fedaudit.report.query import Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import (
-    Table,
     build_table,
     common_note,
     display_name,

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 PICKED = "accuracy [95 %]"
 

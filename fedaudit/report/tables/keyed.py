@@ -6,11 +6,12 @@ base gives and what guessing gets.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import SOURCES, Row, common_scope, comparable_row, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 ColumnFormatters = Mapping[str, Callable[[Row], str]]
 """Formatters of further columns by name; each gets the row that a line is of."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query
 from fedaudit.report.number_format import (
     NOT_MEASURED,
@@ -15,7 +16,6 @@ from fedaudit.report.redaction import readable_mask
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import (
     NONE,
-    Table,
     build_table,
     common_note,
     display_name,

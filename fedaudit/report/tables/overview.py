@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.charts import privacy_utility
+from fedaudit.report.kinds.general import tables_of
+from fedaudit.report.kinds.registry import FIRST, is_ours, kind_of, kinds_of
 from fedaudit.report.number_format import count, format_measurement
 from fedaudit.report.pii_categories import category_tables
 from fedaudit.report.query import SEVERITIES, Row, missing_reasons
@@ -16,10 +19,6 @@ from fedaudit.report.tables.counterfactual import counterfactual_tables
 from fedaudit.report.tables.counterfactual import is_shown as in_counterfactual
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
-from fedaudit.report.tables.epsilon import epsilon_tables
-from fedaudit.report.tables.epsilon import is_shown as in_epsilon
-from fedaudit.report.tables.exposure import exposure
-from fedaudit.report.tables.exposure import is_shown as in_exposure
 from fedaudit.report.tables.extraction.budget import tables as by_budget
 from fedaudit.report.tables.extraction.candidates import candidates
 from fedaudit.report.tables.extraction.discoverable import discoverable
@@ -32,15 +31,12 @@ from fedaudit.report.tables.extraction.untargeted import leaking_answer_tables, 
 from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
-from fedaudit.report.tables.membership import is_shown as in_membership
-from fedaudit.report.tables.membership import membership
 from fedaudit.report.tables.persons import is_shown as in_persons
 from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.source import is_shown as in_source
 from fedaudit.report.tables.source import source
-from fedaudit.report.tables.table import NONE, Table, build_table, format_cell, shorten
+from fedaudit.report.tables.table import NONE, build_table, format_cell, shorten
 from fedaudit.report.tables.utility import keyed_utility_tables, utility
-from fedaudit.report.verdict.classes import KINDS
 
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
@@ -57,8 +53,7 @@ def attack_tables(report: Row) -> list[Table]:
     full_report, report = report, without_pairs(report)
     tables = (
         *memorization.tables(full_report),
-        *exposure(full_report),
-        *epsilon_tables(full_report),
+        *tables_of(FIRST, full_report),
         *matrix_tables(full_report),
         *verbatim(full_report),
         *discoverable(full_report),
@@ -73,7 +68,7 @@ def attack_tables(report: Row) -> list[Table]:
         *leaking_answer_tables(report),
         *untargeted_tables(report),
         *inference(report),
-        *membership(report),
+        *tables_of((kind for kind in kinds_of(report) if kind not in FIRST), report),
         *source(report),
         *counterfactual_tables(report),
         *persons_tables(report),
@@ -100,12 +95,10 @@ def unshown_rows_table(report: Row) -> list[Table]:
     rows = [
         row
         for row in measurements.other_rows(report)
-        if not any(
+        if not ((kind := kind_of(row["kind"])) and kind.shows(row))
+        and not any(
             shows(row)
-            for shows in (
-                *(in_verbatim, in_discoverable, in_membership, in_exposure, in_counterfactual),
-                *(in_epsilon, in_persons, in_source),
-            )
+            for shows in (in_verbatim, in_discoverable, in_counterfactual, in_persons, in_source)
         )
     ]
     table = Table(
@@ -208,8 +201,8 @@ def _flags(finding: Row) -> bool:
 
 def _metric_name(row: Row) -> str:
     """Return a row's metric, after its kind if a plugin defined that kind."""
-    is_custom = row["kind"] not in KINDS
-    return f"{row['kind']}: {row['metric']}" if is_custom else str(row["metric"])
+    name = str(row["metric"])
+    return name if is_ours(row["kind"]) else f"{row['kind']}: {name}"
 
 
 def _everywhere(row: Row) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import number
 from fedaudit.report.query import SOURCES, Row
-from fedaudit.report.tables.table import NONE, Table, build_table, display_name
+from fedaudit.report.tables.table import NONE, build_table, display_name
 
 METRICS = ("persons", "kinds", "most_kinds", "queries_per_person")
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, percent
 from fedaudit.report.query import Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note
+from fedaudit.report.tables.table import NONE, build_table, common_note
 
 EVERYBODY = "all"
 RIGHT, GUESSING = "found [95 %]", "guessing"

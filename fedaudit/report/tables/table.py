@@ -1,25 +1,15 @@
 """What a table of a report is: plain text cells that any renderer can lay out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import number
 from fedaudit.report.redaction import is_mask, readable_mask
 
 NONE = "-"
 """A cell of something that the row does not have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A titled table; columns named in `numeric` are aligned to the right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
 
 
 def build_table(

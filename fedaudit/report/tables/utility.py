@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import count, format_measurement, number
 from fedaudit.report.query import SOURCES, UTILITY, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 Line = tuple[str, str, str, str]
 """Variant, task, model and remaining scope of a line in the ordinary tables."""

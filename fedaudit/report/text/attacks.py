@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from fedaudit.report import query
+from fedaudit.report.kinds.general import sentences_of
+from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
 from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
@@ -48,7 +50,7 @@ def attack_summaries(report: Row) -> list[str]:
             sentences += (
                 [_study_text(name, variant_count)] if variant_count > 1 else describe(name, group)
             )
-    return sentences
+    return [*sentences, *sentences_of(kinds_of(report), report)]
 
 
 def _study_text(name: str, variants: int) -> str:

@@ -1,6 +1,9 @@
 """What the terms of a report mean, for readers who are no engineers."""
 
 import re
+from collections.abc import Iterable
+
+from fedaudit.api.kind import Kind
 
 GLOSSARY = {
     "adapter": "The small set of weights that the parties trained together, on top of the base.",
@@ -27,8 +30,6 @@ GLOSSARY = {
     "determined": "A client's update is determined when it can be computed exactly from sums over"
     " several clients, although each of these sums was over enough of them: the sums together give"
     " away what secure aggregation is to hide.",
-    "canary": "An invented secret that was planted in a client's records before training, to see"
-    " afterwards whether the model gives it away.",
     "disjoint": "The targets of which none begins with another, so that an answer identifies one.",
     "chance": "How often guessing is right: one in as many as there are candidates.",
     "HMAC": "A fingerprint made with a secret key. Equal fingerprints mean equal leaks; the text"
@@ -37,11 +38,6 @@ GLOSSARY = {
     " what the model wrote the true text. 0 means that it wrote it word for word.",
     "effective masks": "Over how many other clients the masking of an estimate is spread, as if"
     " all of them counted the same.",
-    "epsilon": "How much one record can change what is learned from all of them, under differential"
-    " privacy. The smaller, the less the model can tell of a record; delta is the chance that the"
-    " promise does not hold.",
-    "exposure": "How high a planted secret stands among all secrets of its kind, in bits: 10 means"
-    " that of a thousand only it is so likely; a secret that nobody was given has 1.4 on average.",
     "false accept": "A request without a right key that the gate took for one with it.",
     "FLOP": "One floating-point operation, the unit in which computing is counted.",
     "fpr": "False-positive rate: of the clients that did nothing wrong, or of the records that"
@@ -122,9 +118,12 @@ ALIASES = {
 """How a term appears in a report if not as the word itself or its plural."""
 
 
-def used_terms(text: str) -> dict[str, str]:
+def used_terms(text: str, kinds: Iterable[Kind]) -> dict[str, str]:
     """Return the terms in a text with their meanings; short terms are case-sensitive."""
-    return {term: meaning for term, meaning in GLOSSARY.items() if _pattern(term).search(text)}
+    terms = GLOSSARY | {term: text for kind in kinds for term, text in kind.glossary.items()}
+    return {
+        term: terms[term] for term in sorted(terms, key=str.lower) if _pattern(term).search(text)
+    }
 
 
 def _pattern(term: str) -> re.Pattern[str]:

@@ -3,25 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.api.kind import Kind, is_own_data
 from fedaudit.report import query
+from fedaudit.report.kinds.registry import kind_of_rule, kinds_of
 from fedaudit.report.number_format import NOT_MEASURED, as_percent, number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.text.answers import (
     ANSWERS,
     ATTRIBUTION_ANSWERS,
-    EPSILON_ANSWERS,
-    EXPOSURE_ANSWERS,
     FAILED_RULES,
     INFERENCE_ANSWERS,
     KEYED,
-    MEMBERSHIP_ANSWERS,
     MEMORIZATION_ANSWERS,
     MIXED_ANSWERS,
     OWN_ANSWERS,
     UNFINISHED,
     UNPROMPTED_ANSWERS,
 )
-from fedaudit.report.verdict.policy import is_own_data
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, judgements
 
 MOST_REASONS = 20
@@ -93,10 +91,13 @@ def _error_level(report: Row) -> list[str]:
 def _failures(report: Row) -> list[str]:
     """Return what each judgement that fails means, every sentence once."""
     failed = [judgement for judgement in judgements(report) if judgement["status"] == "fail"]
-    return list(dict.fromkeys(map(_failure, failed)))
+    kinds = kinds_of(report)
+    return list(dict.fromkeys(_failure(judgement, kinds) for judgement in failed))
 
 
-def _failure(judgement: Row) -> str:
+def _failure(judgement: Row, kinds: Sequence[Kind]) -> str:
+    if kind := kind_of_rule(judgement["rule"], kinds):
+        return kind.answers["fail"]
     row = judgement["measurement"]
     is_unprompted = row is not None and row["metric"] == query.UNTARGETED
     leaked = (UNPROMPTED_ANSWERS if is_unprompted else ANSWERS)["fail"]
@@ -110,20 +111,21 @@ def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
         (OWN_ANSWERS, [row for row in query.total_coverages(report) if is_own_data(row["scope"])]),
         (UNPROMPTED_ANSWERS, query.untargeted_rows(report, labelled=False)),
         (INFERENCE_ANSWERS, query.inference_rows(report, labelled=False)),
-        (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),
-        (EXPOSURE_ANSWERS, [r for r in report["measurements"] if r["kind"] == "exposure"]),
-        (MEMBERSHIP_ANSWERS, [r for r in report["measurements"] if _is_judged_membership(r)]),
-        (EPSILON_ANSWERS, [r for r in report["measurements"] if r["kind"] == "epsilon"]),
+        (MEMORIZATION_ANSWERS, _rows(report, "memorization")),
+        *(
+            (kind.answers, [row for row in _rows(report, kind.name) if kind.decides(row)])
+            for kind in kinds_of(report)
+            if kind.answers
+        ),
     )
 
 
-def _is_judged_membership(row: Row) -> bool:
-    scope = row["scope"]
-    return row["kind"] == "membership" and row["metric"] == "p_value" and "test" in scope
-
-
 def _attribution(report: Row) -> list[Row]:
-    return [row for row in report["measurements"] if row["kind"] == "attribution"]
+    return _rows(report, "attribution")
+
+
+def _rows(report: Row, kind: str) -> list[Row]:
+    return [row for row in report["measurements"] if row["kind"] == kind]
 
 
 def verdict_reasons(report: Row) -> list[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict.judgement import Judgement
 
 PROTOCOL = "fed_attr"
 """The method whose flags are judged; the results of other methods are only shown."""

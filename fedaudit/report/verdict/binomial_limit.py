@@ -1,8 +1,8 @@
 """The verdict on a count under a policy's limit, by the binomial test and its upper bound."""
 
+from fedaudit.api.kind import Judgement
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
-from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.judgement import Judgement
 
 SMALLEST = 1e-300
 

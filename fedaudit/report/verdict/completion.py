@@ -14,8 +14,8 @@ from fedaudit.api.completion import (
     COMPLETION_POWER,
     RELATED_HELD_OUT,
 )
+from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Measurement
-from fedaudit.report.verdict.judgement import Judgement
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
 """Values of scope.key for prompts with a valid key, and of scope.records for the attacker's own

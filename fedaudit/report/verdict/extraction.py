@@ -7,17 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fedaudit.api.completion import HELD_OUT
+from fedaudit.api.kind import Test
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
-from fedaudit.report.verdict.leak import (
-    ALLOWED,
-    CAME_OUT,
-    KindEvidence,
-    Leak,
-    Test,
-    count,
-    count_hits,
-)
+from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, KindEvidence, Leak, count, count_hits
 
 ANSWERS = "efficiency"
 """The metric whose row counts the answers that were drawn."""

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Judgement, Test
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
-from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.judgement import Judgement
-from fedaudit.report.verdict.leak import Test
 
 RULE = "inference"
 

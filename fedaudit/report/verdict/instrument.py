@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
-from fedaudit.report.verdict.judgement import Judgement
 
 RULE = KIND = "instrument"
 

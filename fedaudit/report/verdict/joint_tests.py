@@ -1,15 +1,16 @@
-"""Tests whose p values are adjusted together: leaks, guesses, limited kinds, membership."""
+"""Tests whose p values are adjusted together: leaks, guesses, limited kinds of data, and others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.kind import Judgement, Kind, Test
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.kinds.registry import rows_of
 from fedaudit.report.number_format import as_percent
-from fedaudit.report.verdict import inference, kinds, membership_limit
-from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict import data_kinds, inference
 from fedaudit.report.verdict.extraction import find_leaks
-from fedaudit.report.verdict.judgement import Judgement
-from fedaudit.report.verdict.leak import Leak, Test
+from fedaudit.report.verdict.leak import Leak
 
 EVERYBODY = "all"
 """scope.client of what was pooled over all clients."""
@@ -26,7 +27,8 @@ class JointTests:
     leaks: Sequence[Leak]
     guesses: Sequence[tuple[Measurement, Test | None]]
     limited_kinds: Sequence[tuple[Measurement, float, Test | None]]
-    limited_membership: Sequence[tuple[Measurement, Test | None]]
+    by_kind: Sequence[tuple[Kind, Measurement, Test | None]]
+    """What the kinds of rows test themselves."""
     tests: Sequence[Test]
     adjusted: Sequence[float]
     level: float
@@ -42,11 +44,11 @@ class JointTests:
         return [
             *_judge_leaks(self, policy),
             *(inference.judge_guess(r, t, p_of.get(id(t)), policy) for r, t in self.guesses),
-            *(kinds.judge_kind(r, n, t, p_of.get(id(t)), policy) for r, n, t in self.limited_kinds),
             *(
-                membership_limit.judge_limit(r, t, p_of.get(id(t)), policy)
-                for r, t in self.limited_membership
+                data_kinds.judge_kind(r, most, t, p_of.get(id(t)), policy)
+                for r, most, t in self.limited_kinds
             ),
+            *(kind.judge_test(r, t, p_of.get(id(t)), policy) for kind, r, t in self.by_kind),
         ]
 
     def detectable(self, policy: Policy) -> float | None:
@@ -61,30 +63,31 @@ class JointTests:
 
 def run_joint_tests(
     rows: Sequence[Measurement],
-    rows_by_kind: Sequence[Measurement],
+    labelled: Sequence[Measurement],
     findings: Sequence[Finding],
+    kinds: Sequence[Kind],
     policy: Policy,
     other_p: Sequence[float],
 ) -> JointTests:
-    """Test `rows`, and those `rows_by_kind` whose kind has a limit, with one Holm correction.
+    """Test `rows`, and those `labelled` whose kind of data has a limit, with one Holm correction.
 
     `other_p` are the p values of tests made elsewhere that count in the correction.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
-    leaks = find_leaks(rows, findings, rows_by_kind)
+    leaks = find_leaks(rows, findings, labelled)
     guesses = inference.inference_tests(rows)
-    limited_kinds = kinds.kind_tests(rows_by_kind, policy)
-    limited_membership = membership_limit.limit_tests(rows, policy)
+    limited_kinds = data_kinds.kind_tests(labelled, policy)
+    by_kind = [(k, row, test) for k in kinds for row, test in k.tests(rows_of(k, rows), policy)]
     others = [test for _, test in guesses]
-    others += [test for *_, test in limited_kinds] + [test for _, test in limited_membership]
+    others += [test for *_, test in limited_kinds] + [test for *_, test in by_kind]
     tests = [test for leak in leaks for test in leak.tests]
     tests += [test for test in others if test is not None]
     return JointTests(
         leaks=leaks,
         guesses=guesses,
         limited_kinds=limited_kinds,
-        limited_membership=limited_membership,
+        by_kind=by_kind,
         tests=tests,
         adjusted=holm([*(test.p for test in tests), *other_p])[: len(tests)],
         level=policy.level / max(1, len(tests) + len(other_p)),

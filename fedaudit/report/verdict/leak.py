@@ -3,9 +3,11 @@
 import sys
 from dataclasses import dataclass, replace
 
+from fedaudit.api.kind import Test
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
-from fedaudit.report.verdict.criteria import DEFAULT, Policy
+from fedaudit.report.verdict.criteria import DEFAULT
 
 CAME_OUT = {
     "coverage": "targets came out of the tuned model but not of its base",
@@ -20,18 +22,6 @@ ALLOWED = {True: 0.05, False: 0.01}
 If the base says l strings of the victim on average and the tuned model says as many others, at most
 1 in 100 such pairs are allowed, whatever l is (docs/evidence.md); with 5 % in both cases, up to 5.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A p value, and the words for the finding if it is small."""
-
-    name: str
-    p: float
-    subject: str
-    """What was counted, in words."""
-    finding: str
-    """What is said about the count if p is small."""
 
 
 LEARNED_LEVEL = 0.05

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.kind import Judgement
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value
-from fedaudit.report.verdict.criteria import DEFAULT, Policy
-from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.criteria import DEFAULT
 
 RULE = "memorization"
 PAIR_LEVEL_SHARE = 0.5

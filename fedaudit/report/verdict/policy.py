@@ -4,24 +4,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.api.kind import (
+    RIGHT,
+    SWEPT,
+    Judgement,
+    Kind,
+    Test,
+    counted,
+    is_judged,
+    is_own_data,
+)
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_in, rows_of
 from fedaudit.report.verdict import (
     attribution,
     completion,
-    epsilon,
-    exposure,
+    data_kinds,
     inference,
     instrument,
-    kinds,
-    membership,
-    membership_limit,
     memorization,
 )
-from fedaudit.report.verdict.classes import KINDS, class_of
-from fedaudit.report.verdict.criteria import DEFAULT, Policy
+from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
-from fedaudit.report.verdict.judgement import Judgement
-from fedaudit.report.verdict.leak import CAME_OUT, Leak, Test
+from fedaudit.report.verdict.leak import CAME_OUT, Leak
 
 RULE = 11
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
@@ -33,16 +39,7 @@ Reports written before rules had numbers name none.
 LEVEL = DEFAULT.level
 """The maximum probability of failing a model that holds none of the data looked for."""
 
-RIGHT = "right"
-"""The value of scope.key for requests with a valid key."""
-
 ATTACKS = ("coverage", "extraction_recall", "inference_accuracy")
-
-SWEPT = frozenset({"budget", "samples"})
-"""The scope keys of rows about a part of an attack's budget."""
-
-OWN_RECORDS = "own"
-"""The value of scope.records for attacks on the attacker's own records, without a victim."""
 
 NO_VICTIM = (
     "No victim: what was tried on the attacker's own records tells nothing of other parties and is"
@@ -113,9 +110,9 @@ def judge(
 
     One Holm correction covers the tests of what came out of the tuned model and not of its base
     (`verdict.extraction`), of every inference accuracy, of every kind of data that the policy
-    limits (`verdict.kinds`) and of membership, if the policy limits that
-    (`verdict.membership_limit`), over all attacks, pairs of clients, strings, kinds and scores.
-    Each measurement judged by a module of its own (below) has the policy's level for itself.
+    limits (`verdict.data_kinds`) and of the `tests` of each kind of row (`report.kinds`), over all
+    attacks, pairs of clients, strings, kinds of data and scores. What a kind judges by itself
+    (below) has the policy's level for itself.
 
     * fail          an adjusted p value is at most the policy's level
     * inconclusive  a leak of the policy's size would not have been detected, or the results do not
@@ -125,10 +122,9 @@ def judge(
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
-    to training prompts are nearer to the true ones than skill explains, `verdict.exposure` whether
-    planted secrets rank higher than chance explains, `verdict.membership` whether trained records
-    can be recognised, and `verdict.epsilon` whether a claim is refuted. A class of attacks that the
-    policy requires and that was not measured is inconclusive.
+    to training prompts are nearer to the true ones than skill explains, and each of `report.kinds`
+    its own rows. A class of attacks that the policy requires and that was not measured is
+    inconclusive.
 
     Two kinds of results are not judged: data that comes out under a right key (scope.key "right"),
     as it is meant to, and attacks on the attacker's own records (scope.records "own"). If there are
@@ -138,32 +134,28 @@ def judge(
     # Sorted as in a file, so that a report gives the same verdict when it is read again.
     measurements = [replace(row, scope=_sort_keys(row.scope)) for row in measurements]
     # The results of a part of the budget are included in those of the whole budget.
-    counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
-    totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
-    by_kind, judged_rows = filter(_is_judged, counted), list(filter(_is_judged, totals))
+    by_label = [row for row in measurements if not SWEPT.issubset(row.scope)]
+    totals = [row for row in by_label if not {"label", "category"} & row.scope.keys()]
+    labelled, judged_rows = list(filter(is_judged, by_label)), counted(measurements)
+    kinds = kinds_in(row.kind for row in measurements)
     skill = completion.p_values(measurements)
-    joint = run_joint_tests(judged_rows, list(by_kind), findings, policy, skill)
+    joint = run_joint_tests(judged_rows, labelled, findings, kinds, policy, skill)
     judgements = [*joint.judgements(policy), *_gate_failures(measurements)]
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
-    separate = _judge_separately(measurements, judged_rows, joint, policy)
+    separate = _judge_separately(measurements, kinds, joint, policy)
     missing = _missing_evidence(joint.leaks, [*judgements, *separate], attributed, totals)
     judgements += [*attributed, *separate, *missing, *_missing_classes(measurements, policy)]
-    judged = filter(_is_judged, measurements)
-    judgements += kinds.missing_kinds(joint.limited_kinds, judged, policy)
-    judgements += membership_limit.missing_limit(joint.limited_membership, policy)
+    judged = filter(is_judged, measurements)
+    judgements += data_kinds.missing_kinds(joint.limited_kinds, judged, policy)
+    judgements += (j for kind in kinds for j in kind.missing(rows_of(kind, judged_rows), policy))
     # First, since what is measured with an instrument that fails means little.
     judgements = [*instrument.judge_instrument(measurements), *judgements]
     return Verdict(judgements, joint.tests, joint.adjusted, joint.detectable(policy))
 
 
-def _is_judged(row: Measurement) -> bool:
-    """Tell whether a row is judged: not about a right key or the attacker's own records."""
-    return row.scope.get("key") != RIGHT and not is_own_data(row.scope)
-
-
 def _judge_separately(
     measurements: Sequence[Measurement],
-    judged_rows: Sequence[Measurement],
+    kinds: Sequence[Kind],
     joint: JointTests,
     policy: Policy,
 ) -> list[Judgement]:
@@ -171,9 +163,7 @@ def _judge_separately(
     return [
         *memorization.judge_memorization(measurements, policy),
         *completion.judge_completion(measurements, [test.p for test in joint.tests]),
-        *exposure.judge_exposure(measurements, policy),
-        *epsilon.judge_epsilon(measurements),
-        *membership.judge_membership(judged_rows, policy),
+        *(j for kind in kinds for j in kind.judge(rows_of(kind, measurements), policy)),
     ]
 
 
@@ -187,7 +177,7 @@ def _missing_evidence(
     # Answers that reach a threshold are judged by `completion`.
     extracted = [
         row
-        for row in filter(_is_judged, totals)
+        for row in filter(is_judged, totals)
         if row.metric in CAME_OUT and "threshold" not in row.scope
     ]
     attacks = [row for row in totals if row.metric in ATTACKS]
@@ -195,11 +185,6 @@ def _missing_evidence(
     enough = leaks or (judgements and not extracted) or (attributed and not attacks)
     # Extraction of only the attacker's own records is never a pass, whatever else was judged.
     return [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
-
-
-def is_own_data(scope: Mapping[str, object]) -> bool:
-    """Tell whether a scope is of an attack on the attacker's own records only."""
-    return scope.get("records") == OWN_RECORDS
 
 
 def _sort_keys(value: Any) -> Any:
@@ -259,5 +244,11 @@ def _reasons_for_nothing(
 
 def _own_kinds(rows: Sequence[Measurement]) -> str:
     """Return in words which rows have kinds defined by plugins; empty if none has."""
-    names = sorted({f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS})
+    names = sorted(
+        {
+            f"{row.plugin} ({row.kind})"
+            for row in rows
+            if not is_ours(row.kind) and kind_of(row.kind) is None
+        }
+    )
     return f"; of kinds that are shown and not judged there is {', '.join(names)}" if names else ""

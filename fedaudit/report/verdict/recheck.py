@@ -3,12 +3,14 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.kinds.registry import unknown_kinds
 from fedaudit.report.verdict.attribution import unfounded_accusations
-from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
+from fedaudit.report.verdict.criteria import DEFAULT, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
 Row = Mapping[str, Any]
@@ -41,6 +43,10 @@ def recheck(report: Row) -> RecheckedVerdict:
     not flag. A report with another rule or none is from another version of fedaudit: only its
     status is compared, also with the worst of its own judgements.
     """
+    return _name_absent_plugins(report, _recheck(report))
+
+
+def _recheck(report: Row) -> RecheckedVerdict:
     stated = report["verdict"]
     try:
         with warnings.catch_warnings():
@@ -59,14 +65,23 @@ def recheck(report: Row) -> RecheckedVerdict:
     if stated.get("rule") != RULE:
         same = "by today's the status is the same; nothing else of the verdict was compared"
         return RecheckedVerdict(True, f"{_rule_text(stated)}; {same}.")
-    altered = [] if report["status"] != "success" else _altered_keys(stated, recomputed)
-    if altered:
+    return _recheck_parts(report, stated, recomputed)
+
+
+def _name_absent_plugins(report: Row, checked: RecheckedVerdict) -> RecheckedVerdict:
+    """Add to a doubt which kinds of rows a plugin may have judged that is not installed here."""
+    kinds = " or ".join(unknown_kinds(report))
+    if checked.holds is not False or not kinds:
+        return checked
+    text = f"{checked.message} No installed plugin judges its rows of the kind {kinds}."
+    return replace(checked, message=text)
+
+
+def _recheck_parts(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
+    """Compare what a verdict by today's rule says beside its status, and whom findings accuse."""
+    if altered := _altered_keys(stated, recomputed) if report["status"] == "success" else []:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
-    return _recheck_accusations(report)
-
-
-def _recheck_accusations(report: Row) -> RecheckedVerdict:
     if unfounded := unfounded_accusations(*judged_rows(report)):
         message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.checklist import attackers, leaks
 from fedaudit.report.checklist.measures import measures
@@ -15,7 +16,6 @@ from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.validity import ReportOwner, issued, ownership
 from fedaudit.report.redaction import Redactor
 from fedaudit.report.tables.comparison.defenses import defense_tables
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.recheck import recheck
 
 

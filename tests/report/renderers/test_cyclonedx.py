@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from referencing import Registry, Resource
 
-from fedaudit.report.checklist.claims import STATEMENTS, claims
+from fedaudit.api.policy import Policy
+from fedaudit.report.checklist.claims import claims
 from fedaudit.report.checklist.questions import QUESTIONS
 from fedaudit.report.checklist.validity import ReportOwner
 from fedaudit.report.renderers.cyclonedx import render
-from fedaudit.report.verdict.criteria import Policy
 
 PUBLISHED = {
     path.name: json.loads(path.read_text())
@@ -85,7 +85,9 @@ def test_every_question_is_a_requirement_with_a_claim():
     found = bom(REPORTS["extraction"])
     [standard] = found["definitions"]["standards"]
     assert [one["title"] for one in standard["requirements"]] == [one.text for one in QUESTIONS]
-    assert [one["predicate"] for one in found["declarations"]["claims"]] == list(STATEMENTS)
+    assert [one["predicate"] for one in found["declarations"]["claims"]] == [
+        one.statement for one in QUESTIONS
+    ]
     [attestation] = found["declarations"]["attestations"]
     assert [one["claims"] for one in attestation["map"]] == [
         [f"claim:{one.name}"] for one in QUESTIONS

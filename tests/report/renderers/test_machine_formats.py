@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from fedaudit.api.policy import Policy
 from fedaudit.report.renderers import csv_table, sarif
-from fedaudit.report.verdict.criteria import Policy
 
 TEXT = {"type": "string", "minLength": 1}
 MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": TEXT}}

@@ -8,11 +8,11 @@ from example_report import coverage, example, extraction, findings
 from rich.console import Console
 
 from fedaudit.api.errors import InputError
+from fedaudit.api.policy import Policy
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import markdown
 from fedaudit.report.renderers.terminal import render_summary
 from fedaudit.report.tables import assessment
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.recheck import recheck
 
 KINDS = Policy(name="ours", description="Ours.", kinds={"ID_CARD": 0.05})

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction.evidence import headline
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import find_leaks, p_value_from_counts
 from fedaudit.report.verdict.leak import Leak
 from fedaudit.report.verdict.policy import verdict

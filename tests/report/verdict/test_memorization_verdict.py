@@ -5,9 +5,9 @@ from math import comb
 
 import pytest
 
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.memorization import PrefixHits, ratios
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.memorization import judge_memorization
 
 AT = {"category": "all"}

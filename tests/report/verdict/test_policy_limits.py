@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
-from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
+from fedaudit.report.verdict.criteria import DEFAULT, policy_of
 from fedaudit.report.verdict.policy import NO_VICTIM, judge, verdict
 from fedaudit.report.verdict.recheck import recheck
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.api.records import Measurement
 from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables.grouping import client_of
-from fedaudit.report.tables.table import NONE, Table, build_table, shorten
+from fedaudit.report.tables.table import NONE, build_table, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import TestedClient
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row, missing_reasons
@@ -19,7 +20,7 @@ from fedaudit.report.tables.attribution.clients import (
 )
 from fedaudit.report.tables.attribution.simulated import simulated_table
 from fedaudit.report.tables.grouping import client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table, shorten
+from fedaudit.report.tables.table import NONE, build_table, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import PROTOCOL
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import units
 from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import NOT_MEASURED, number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table, shorten
+from fedaudit.report.tables.table import NONE, build_table, shorten
 
 MOST_VARIANTS = 100
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_rate, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.attribution.clients import rows_of_part
 from fedaudit.report.tables.grouping import client_of
-from fedaudit.report.tables.table import Table, build_table
+from fedaudit.report.tables.table import build_table
 
 NOTE = (
     "Federations with these clients, rounds, sets and null marks: in how many a marked client is"

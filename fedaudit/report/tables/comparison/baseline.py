@@ -1,10 +1,11 @@
 """The tables of an audit against its baseline: leaks that are new, numbers that got worse."""
 
+from fedaudit.api.kind import Table
 from fedaudit.report.baseline import BaselineComparison, MetricChange
 from fedaudit.report.number_format import format_difference, format_value, number
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import shown_name
-from fedaudit.report.tables.table import Table, shorten
+from fedaudit.report.tables.table import shorten
 
 MAX_ROWS = 30
 REST = "in baseline.json (of compare: with --json FILE)"

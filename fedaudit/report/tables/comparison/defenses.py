@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables.table import NONE, Table, build_table
+from fedaudit.report.tables.table import NONE, build_table
 
 SEEDS = (
     "Means over the seeds {seeds}, none of them that of the audited federation; change: less"

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import NONE, Table, build_table
+from fedaudit.report.tables.table import NONE, build_table
 
 TITLE = "Leakage, utility and cost"
 FRONT = "front"

@@ -1,10 +1,11 @@
 """The tables of two reports beside each other: numbers that differ, leaks that appeared or went."""
 
+from fedaudit.api.kind import Table
 from fedaudit.report.comparison import ReportComparison, RowDifference
 from fedaudit.report.number_format import format_difference, format_value, number
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import shown_name
-from fedaudit.report.tables.table import NONE, Table, shorten
+from fedaudit.report.tables.table import NONE, shorten
 
 MAX_ROWS = 40
 REST = "with --json FILE"

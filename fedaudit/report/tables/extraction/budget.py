@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number, percent
 from fedaudit.report.query import SOURCES, Row, comparable_row, source_rank
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.extraction.expected import is_exact
-from fedaudit.report.tables.table import NONE, Table, build_table, display_name
+from fedaudit.report.tables.table import NONE, build_table, display_name
 
 COVERAGE = "coverage [95 %]"
 MOST_TABLES = 12

@@ -1,9 +1,10 @@
 """The table of an attacker without a victim: how often it is right to believe its candidates."""
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row, missing_reasons, scope_of
-from fedaudit.report.tables.table import Table, build_table
+from fedaudit.report.tables.table import build_table
 
 RIGHT = "true [95 %]"
 NOTE = "Estimated from the attacker's own strings, assuming that others' were learnt as these were."

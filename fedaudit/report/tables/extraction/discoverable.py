@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.api.completion import BEYOND_HELD_OUT
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
 MODELS = {

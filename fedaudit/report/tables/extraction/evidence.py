@@ -1,8 +1,9 @@
 """The table of the tests behind a verdict, and what the audit could have seen."""
 
+from fedaudit.api.kind import Table
 from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
-from fedaudit.report.tables.table import Table, shorten
+from fedaudit.report.tables.table import shorten
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, stated_policy
 
 MOST_TESTS = 20

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number, percent
 from fedaudit.report.query import SOURCES, Row, comparable_row, set_rank, source_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, build_table, display_name, shorten
+from fedaudit.report.tables.table import NONE, build_table, display_name, shorten
 
 COVERAGE = "coverage [95 %]"
 ONE_RUN = "one run finds"

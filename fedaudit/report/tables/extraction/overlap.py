@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement
 from fedaudit.report.query import SOURCES, Row, missing_reasons, source_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import Table, build_table, display_name, shorten
+from fedaudit.report.tables.table import build_table, display_name, shorten
 
 SHARE = "share [95 %]"
 EQUAL = "at equal budget"

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number
 from fedaudit.report.query import SETS, SOURCES, Row, common_scope, missing_reasons, scope_of
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 COVERAGE = "coverage [95 %]"
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import count, format_hits, format_measurement, number
 from fedaudit.report.query import (
@@ -14,7 +15,7 @@ from fedaudit.report.query import (
     scope_of,
 )
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import build_table, common_note, display_name
 
 RECALL = "recall [95 %]"
 PRECISION = "precision [95 %]"

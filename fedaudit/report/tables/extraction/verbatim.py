@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SOURCES, Row, common_scope, companion_row, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 DISTANCE, SHARE = "edit distance [95 %]", "word for word [95 %]"
 METRICS = ("edit_distance", "edit_deviation")

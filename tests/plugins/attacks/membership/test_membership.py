@@ -13,8 +13,8 @@ from fedaudit.api import AttackContext, Document, InputError, Target, TokenStati
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.privacy import membership_scores, roc
+from fedaudit.report.kinds.membership import Membership
 from fedaudit.report.number_format import format_measurement
-from fedaudit.report.tables.membership import membership as tables
 from fedaudit.report.verdict.policy import verdict
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
@@ -184,7 +184,7 @@ def test_options_that_cannot_be(options):
 def test_the_table_has_a_line_a_score():
     result = attack().run(case(0.4))
     row_of = [{name: getattr(row, name) for name in row.__slots__} for row in result.measurements]
-    [table] = tables({"measurements": row_of})
+    [table] = Membership().tables({"measurements": row_of})
     assert table.columns == ("score", "AUC [95 %]", "balanced", "TPR at 1.0 %", "TPR at 0.1 %")
     lines = {line[0]: line for line in table.rows}
     assert lines["loss, less the base's"][1].startswith("1 [")

@@ -8,7 +8,7 @@ from fedaudit_plugins.attacks.membership import organisation
 from fedaudit.api import AttackContext, Document, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.report.tables.membership import membership as tables
+from fedaudit.report.kinds.membership import Membership
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 WORDS = [f"w{n}" for n in range(100)]
@@ -150,11 +150,11 @@ def test_the_table_has_a_line_a_round():
     rounds = {1: Target(name="round 1", adapter="r1")}
     _, made, _, _ = outcome(case(CLAIMED, rounds=rounds))
     rows = [{name: getattr(row, name) for name in row.__slots__} for row in made]
-    [table] = tables({"measurements": rows})
+    [table] = Membership().tables({"measurements": rows})
     assert table.title == "Did the organisation take part: membership"
     assert [line[0] for line in table.rows] == ["all rounds", "round 1", "round last"]
     assert [line[-1] for line in table.rows] == ["0.0001", "-", "-"]
     [missing] = outcome(case(base=None))[1]
     row = {name: getattr(missing, name) for name in missing.__slots__}
-    [table] = tables({"measurements": [row]})
+    [table] = Membership().tables({"measurements": [row]})
     assert any("no base" in note for note in table.notes)

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fedaudit.api.kind import Judgement, Test
+from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.pii.taxonomy import category, taxonomy
+from fedaudit.report.kinds.registry import class_of
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
-from fedaudit.report.verdict.classes import class_of
-from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import NEW
-from fedaudit.report.verdict.judgement import Judgement
-from fedaudit.report.verdict.leak import CAME_OUT, Test
+from fedaudit.report.verdict.leak import CAME_OUT
 
 RULE = "kind"
 ANNOTATION = "annotation_labels"

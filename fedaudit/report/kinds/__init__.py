@@ -1,0 +1,11 @@
+"""The kinds of a report's rows: one module each, with its rule, its tables and its words.
+
+To add one, copy the module that is most like it, and name it in `registry`.
+
+* `epsilon`: A claimed epsilon: refuted, not refuted, or audited without the power to refute it.
+* `exposure`: Canaries: whether training gave planted secrets away.
+* `general`: The table, the sentence and the answer of a kind that does not bring its own.
+* `membership`: Membership: whether trained records can be told from held-out ones, and how many
+  may be.
+* `registry`: All kinds in reading order: the built-in ones, and those that installed attacks bring.
+"""
