@@ -1,14 +1,14 @@
 """How audits judge strangers to a federation, and strangers with a tenth of leaked strings added.
 
     fedaudit simulate --profile fed_pii --seed 51 --out RUN
-    python benchmarks/planted_audits.py RUN [RUN ...] --out DIR [--extract] [--seed 11]
+    python benchmarks/planted_audits.py RUN [RUN ...] --out DIR [--attack superset] [--seed 11]
 
 For each federation of the built-in model, the victim is 45 invented cases that no client has; the
 null audit asks about them as they are, the planted one about the same with strings that clients
 other than the attacker trained on, a tenth of all, each annotated in its own record. These clients'
 data files then lack the records with the strings, so that they do not count as theirs. The command
-is `fedaudit audit` in full, or `extract` with --extract, under the default policy; reports stay in
-DIR, and a run continues where another stopped.
+is `fedaudit audit` in full, or `extract` with one --attack, under the default policy; reports stay
+in DIR, and a run continues where another stopped.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--extract", action="store_true")
+    parser.add_argument("--attack", default="")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--attacker", default="c0")
     given = parser.parse_args()
@@ -114,11 +114,11 @@ def main() -> None:
         here = given.out / run.name
         here.mkdir(parents=True, exist_ok=True)
         for name, target, victim in audits(run, here, given.seed, given.attacker):
-            report = here / f"{name}-{'extract' if given.extract else 'audit'}" / "report.json"
-            words = ["extract", "--target"] if given.extract else ["audit"]
+            report = here / f"{name}-{given.attack or 'audit'}" / "report.json"
+            words = ["extract", "--attack", given.attack, "--target"] if given.attack else ["audit"]
             words += [str(target), "--prefixes", f"{run}/data/{given.attacker}.jsonl"]
             words += ["--victim", str(victim), "--out", str(report.parent), "--quiet"]
-            words += [] if given.extract else ["--held-out", str(here / "held.jsonl")]
+            words += [] if given.attack else ["--held-out", str(here / "held.jsonl")]
             if not report.exists():
                 subprocess.run(
                     [sys.executable, "-m", "fedaudit", *words], check=False, capture_output=True
