@@ -16,7 +16,7 @@ import multiprocessing
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,14 @@ import transformers
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import FedauditError
 from fedaudit.api.records import Target
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
 
-SMALL: Mapping[str, Any] = {
+SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "model_dim", "embed_dim"), 64),
     **dict.fromkeys(
         ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"), 2
@@ -53,6 +54,14 @@ SMALL: Mapping[str, Any] = {
     **dict.fromkeys(("mamba_n_heads", "mamba_num_heads"), 4),
     **dict.fromkeys(("mamba_d_head", "mamba_head_dim"), 32),
     **dict.fromkeys(("state_size", "mamba_d_state", "ssm_state_size"), 16),
+    **dict.fromkeys(("attn_layer_period", "full_attention_interval", "expert_layer_period"), 2),
+    **dict.fromkeys(("attn_layer_offset", "expert_layer_offset"), 1),
+    "attn_layer_indices": [1],
+    "mamba_d_ssm": 128,
+    "num_kv_shared_layers": 0,
+    "axial_pos_shape": (8, 16),
+    "axial_pos_embds_dim": (32, 32),
+    "attention_types": [[["global", "local"], 1]],
     "hidden_size_per_layer_input": 16,
     "word_embed_proj_dim": 64,
     "embedding_size": 64,
@@ -106,6 +115,18 @@ def build(kind: str, name: str, tokenizer: Any) -> Any:
     return model
 
 
+def linear_layers(model: Any) -> list[str]:
+    """Return the names of linear layers that PEFT adapts, without the output layer."""
+    linear = {
+        name.rsplit(".", 1)[-1]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D)
+        and module is not model.get_output_embeddings()
+    }
+    barred = {"out_proj", "conv1d"} if "mamba" in model.config.model_type else set()
+    return sorted(linear - barred)
+
+
 def texts(tokenizer: Any) -> list[list[int]]:
     """Return ten texts of 3 to 21 tokens."""
     generator = torch.Generator().manual_seed(1)
@@ -120,7 +141,9 @@ def plain(model: Any, rows: list[list[int]]) -> list[list[float]]:
     found = []
     with torch.no_grad():
         for row in rows:
-            logits = model(torch.tensor([row]), use_cache=False).logits[0, :-1].double().log_softmax(-1)
+            logits = (
+                model(torch.tensor([row]), use_cache=False).logits[0, :-1].double().log_softmax(-1)
+            )
             found.append([float(logits[at, token]) for at, token in enumerate(row[1:])])
     return found
 
@@ -134,21 +157,26 @@ def farthest(ours: list[list[float]], theirs: list[list[float]]) -> float:
 def measure(kind: str, name: str, tokenizer: Any) -> Row:
     """Return what came out for one family."""
     warnings.simplefilter("ignore")
-    try:
-        model = build(kind, name, tokenizer)
-        rows = texts(tokenizer)
-        base = plain(model, rows)
-    except Exception as error:  # whatever a family's own code raises
-        return {"result": "not built", "why": _line(error)}
+    rows = texts(tokenizer)
     with tempfile.TemporaryDirectory() as place:
         folder, adapter = Path(place) / "base", Path(place) / "adapter"
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
         try:
-            config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear",
-                                init_lora_weights=False, task_type="CAUSAL_LM")  # fmt: skip
+            build(kind, name, tokenizer).save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            model = getattr(transformers, name).from_pretrained(folder).float().eval()
+            base = plain(model, rows)
+        except Exception as error:  # whatever a family's own code raises
+            return {"result": "not built", "why": _line(error)}
+        try:
+            config = LoraConfig(
+                r=4,
+                lora_alpha=8,
+                target_modules=linear_layers(model),
+                init_lora_weights=False,
+                task_type="CAUSAL_LM",
+            )
             tuned_model = get_peft_model(model, config)
-            tuned_model.save_pretrained(adapter)
+            tuned_model.save_pretrained(str(adapter))
             tuned = plain(tuned_model, rows)
         except Exception as error:
             tuned, why = None, f"no adapter by PEFT: {_line(error)}"
