@@ -2,7 +2,7 @@
 
     python benchmarks/model_families.py --out FILE [--only llama qwen3] [--table]
 
-Every configuration that transformers maps to a causal language model is shrunk to two layers of
+Every configuration that transformers maps to a causal language model is shrunk to four layers of
 width 64 and drawn at random, saved beside the built-in tokenizer, and opened as an audit opens a
 base. Ten texts of unlike lengths are scored in one batch, with and without a LoRA adapter on all
 linear layers that PEFT saved. Right is what differs from plain transformers and PEFT, text by text,
@@ -35,7 +35,7 @@ from fedaudit.engine.local import LocalEngine
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "model_dim", "embed_dim"), 64),
     **dict.fromkeys(
-        ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"), 2
+        ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"), 4
     ),
     **dict.fromkeys(("encoder_layers", "num_encoder_layers", "num_decoder_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 4),
@@ -54,14 +54,14 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("mamba_n_heads", "mamba_num_heads"), 4),
     **dict.fromkeys(("mamba_d_head", "mamba_head_dim"), 32),
     **dict.fromkeys(("state_size", "mamba_d_state", "ssm_state_size"), 16),
-    **dict.fromkeys(("attn_layer_period", "full_attention_interval", "expert_layer_period"), 2),
+    **dict.fromkeys(("attn_layer_period", "expert_layer_period"), 2),
     **dict.fromkeys(("attn_layer_offset", "expert_layer_offset"), 1),
-    "attn_layer_indices": [1],
+    "attn_layer_indices": [1, 3],
     "mamba_d_ssm": 128,
     "num_kv_shared_layers": 0,
     "axial_pos_shape": (8, 16),
     "axial_pos_embds_dim": (32, 32),
-    "attention_types": [[["global", "local"], 1]],
+    "attention_types": [[["global", "local"], 2]],
     "hidden_size_per_layer_input": 16,
     "word_embed_proj_dim": 64,
     "embedding_size": 64,

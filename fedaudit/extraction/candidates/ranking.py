@@ -38,9 +38,7 @@ UNKNOWN = (
 BELIEVED = (
     "How often an attacker would be right is estimated from {true} of its own strings that came "
     "out behind prompts of its other documents, and {false} false ones that begin like them. That "
-    "assumes that other parties' records were trained on as its own were. On federations of other "
-    "records than those it was developed on, such estimates were often too high: read them as "
-    "upper bounds."
+    "assumes that other parties' records were trained on as its own were."
 )
 NO_BASE = "the target has no base: what training taught cannot be told from what was known before"
 NO_COPY = "the attack tunes the model on the attacker's own strings: they tell nothing of others'"
