@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(
         ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"), 4
     ),
-    **dict.fromkeys(("encoder_layers", "num_encoder_layers", "num_decoder_layers"), 2),
+    **dict.fromkeys(("encoder_layers", "num_encoder_layers", "num_decoder_layers"), 4),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 4),
     **dict.fromkeys(("decoder_attention_heads", "encoder_attention_heads"), 4),
     **dict.fromkeys(("num_key_value_heads", "num_kv_heads", "multi_query_group_num"), 2),
