@@ -5,9 +5,11 @@
 Each command runs once undisturbed. Then, at each point, it is started anew, stopped by SIGKILL or
 (every second time) SIGINT at a random moment of the undisturbed run's time, and resumed until it
 ends; with probability 1/3 it is stopped again. The exit codes must be equal, and so must the
-reports, apart from times and what was resumed (for `simulate` the adapters' bytes as well). The
-number of kept answers that a stopped command names must be that in its cache. All commands run in
-children forked from one process that has imported the libraries.
+reports, apart from times and what was resumed (for `simulate` the adapters' bytes as well). Files
+of the user's, whose names resemble fedaudit's, lie beside the output from the start and within it
+from the first kill on, and must stay. The number of kept answers that a stopped command names must
+be that in its cache. All commands run in children forked from one process that has imported the
+libraries.
 """
 
 import argparse
@@ -33,6 +35,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 CHANCE_AGAIN = 1 / 3
+OF_THE_USER = (
+    ".env.template",
+    ".out.original",
+    ".out.settings",
+    ".tmpabcdef",
+    ".fedaudit-1-thesis",
+)
+"""Names of a user's files, as those of fedaudit's own once were."""
 
 
 @dataclass
@@ -67,7 +77,23 @@ def run_storm(
 def _prepare_folder(command: Command, made: Path, here: Path) -> str:
     here.mkdir(parents=True)
     command.before(made, here)
+    _put_files(here)
     return _digest(command, here)
+
+
+def _put_files(folder: Path) -> None:
+    for name in OF_THE_USER:
+        (folder / name).write_text(f"mine: {name}")
+
+
+def _take_files(folder: Path) -> list[str]:
+    """Remove a user's files; return the names of those that are missing or were changed."""
+    lost = []
+    for path in [folder / name for name in OF_THE_USER]:
+        if not path.is_file() or path.read_text() != f"mine: {path.name}":
+            lost.append(path.name)
+        path.unlink(missing_ok=True)
+    return lost
 
 
 def _digest(command: Command, here: Path) -> str:
@@ -93,6 +119,8 @@ def _kill_and_resume(
             result.ends["ended before the signal"] += 1
             return process
         result.ends[f"stopped by {signal.Signals(stop_signal).name}"] += 1
+        if (out := here / command.out).is_dir():
+            _put_files(out)
         words = [*_words(command), *_resume(command, here)]
         if rng.random() > CHANCE_AGAIN:
             return run(words, here)
@@ -165,6 +193,10 @@ def _compare_results(
     result: StormResult,
 ) -> None:
     code, results, first = wanted
+    for folder in (here, here / command.out):
+        present = any((folder / name).exists() for name in OF_THE_USER)
+        if (folder == here or present) and (lost := _take_files(folder)):
+            result.wrong.append(f"point {point}: lost of the user's in {folder.name}: {lost}")
     if process.code != code:
         result.wrong.append(
             f"point {point}: in the end {process.code}, not {code}: {process.output[-2000:]}"

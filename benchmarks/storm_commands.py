@@ -35,7 +35,7 @@ class Command:
     out: str = "out"
     resume: bool = True
     """Whether it takes --resume where answers are kept; otherwise the same words go on."""
-    before: Callable[[Path, Path], None] = lambda made, here: None
+    before: Callable[[Path, Path], object] = lambda made, here: None
     results: Callable[[Path], Any] = lambda out: report_without_times(out / "report.json")
     untouched: tuple[str, ...] = ()
     """Folders that stay byte for byte as they are."""
@@ -66,6 +66,15 @@ def simulation_results(out: Path) -> Any:
     return report_without_times(out / "report.json"), files
 
 
+def folder_results(out: Path) -> Any:
+    """Return the hashes of all files of a folder of estimates."""
+    return {
+        path.relative_to(out).as_posix(): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
 AUDIT = ("--quiet", "--device", "cpu", "--target", "../../made/fed")
 OWN, VICTIM = "../../made/fed/data/c0.jsonl", "../../made/fed/data/c1.jsonl"
 EXTRACT = (
@@ -92,6 +101,17 @@ COMMANDS = {
          "--quiet", "--others", "2", "--queries", "5", "--limit", "1", "--threshold", "2"),
         resume=False,
     ),
+    "estimate": Command(
+        ("attribute", "estimate", "--rounds", "marked", "--quiet", "--others", "2", "--queries",
+         "5", "--limit", "1", "--threshold", "2", "--log", "log.json"),
+        resume=False,
+        before=lambda made, here: shutil.copytree(made / "marked", here / "marked"),
+        results=folder_results,
+    ),
+    "canary measure": Command(
+        ("canary", "measure", "../../made/planted/owner/canaries.json", *AUDIT[:-1],
+         "../../made/planted", "--references", "200", "--space-limit", "0"),
+    ),
     "simulate": Command(
         ("simulate", "--profile", "fed_pii", "--quiet", *(f"--set={one}" for one in SIMULATE)),
         resume=False,
@@ -112,7 +132,10 @@ def make_inputs(made: Path, wanted: Sequence[str]) -> None:
     marked = ("clients=4", "watermark.plugin=fictitious", "watermark.clients=1", "rounds=2")
     small = [one for one in SIMULATE if not one.startswith(("clients", "rounds"))]
     commands = [("simulate", "--profile", "fed_pii", *_set(SIMULATE), "--out", "../fed")]
-    if "attribute" in wanted:
+    if "canary measure" in wanted:
+        planted = _set((*SIMULATE, "canaries.count=4", "canaries.controls=20"))
+        commands += [("simulate", "--profile", "fed_pii", *planted, "--out", "../planted")]
+    if {"attribute", "estimate"} & {*wanted}:
         sets = _set((*small, *marked))
         commands += [("simulate", "--profile", "fed_attr", *sets, "--out", "../marked")]
     if "merge" in wanted:

@@ -1,0 +1,58 @@
+"""Nothing of the user's is lost: hostile cases of each kind, on each command that it concerns."""
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import user_files
+
+from fedaudit import cli
+
+CASES = max(1, int(os.environ.get("FUZZ_CASES", "1000")) // 1000)
+"""Of each kind and command."""
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
+PAIRS = [(kind, command) for kind, (_, commands) in user_files.KINDS.items()
+         for command in commands]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place():
+    """Return a folder with the inputs of all commands, which ran once, so that forks are quick."""
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where removing is quick
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield from _filled(Path(folder))
+
+
+def _filled(place):
+    get_command = cli.get_command
+    user_files.install(place / "site")
+    sys.path.insert(0, str(place / "site"))
+    from fedaudit.config import registry
+
+    registry.manager.cache_clear()
+    registry.plugins.cache_clear()
+    (place / "template").mkdir()
+    user_files.make_template(place / "template")
+    arguments = sys.argv
+    user_files.import_all(place / "template", place / "case")
+    sys.argv = arguments
+    yield place
+    cli.get_command = get_command
+    sys.path.remove(str(place / "site"))
+    registry.manager.cache_clear()
+    registry.plugins.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "command"), PAIRS, ids=[f"{k}-{c}" for k, c in PAIRS])
+def test_a_kind_on_a_command(place, kind, command):
+    ends = Counter()
+    for number in range(CASES):
+        ends[
+            user_files.run_case(
+                place / "template", place / "case", kind, command, SEED * 10**9 + number
+            )
+        ] += 1
