@@ -103,7 +103,7 @@ COMMANDS = {
     ),
     "estimate": Command(
         ("attribute", "estimate", "--rounds", "marked", "--quiet", "--others", "2", "--queries",
-         "5", "--limit", "1", "--threshold", "2", "--log", "log.json"),
+         "5", "--limit", "1", "--threshold", "2", "--log", "log.json", "--seed", "3"),
         resume=False,
         before=lambda made, here: shutil.copytree(made / "marked", here / "marked"),
         results=folder_results,
@@ -133,7 +133,7 @@ def make_inputs(made: Path, wanted: Sequence[str]) -> None:
     small = [one for one in SIMULATE if not one.startswith(("clients", "rounds"))]
     commands = [("simulate", "--profile", "fed_pii", *_set(SIMULATE), "--out", "../fed")]
     if "canary measure" in wanted:
-        planted = _set((*SIMULATE, "canaries.count=4", "canaries.controls=20"))
+        planted = _set((*SIMULATE, "canaries.count=6", "canaries.controls=20"))
         commands += [("simulate", "--profile", "fed_pii", *planted, "--out", "../planted")]
     if {"attribute", "estimate"} & {*wanted}:
         sets = _set((*small, *marked))

@@ -39,8 +39,11 @@ def plant(request: CoinPlantRequest) -> PlantedRecords:
         raise UsageError(f"{request.coins.name} is for {coins.client}, not for {request.client}.")
     if request.out.exists() or request.out.is_symlink():
         raise InputError(f"{request.out} exists already; choose another place for the records.")
-    if tables.is_csv(request.out):
-        raise InputError(f"{request.out}: canaries are planted as JSONL; choose another suffix.")
+    if tables.is_table(request.out) or tables.is_table(request.records):
+        raise InputError(
+            f"{request.records} or {request.out} is a table, and canaries are planted in JSONL: "
+            "convert the records first."
+        )
     existing_parent(request.out.absolute().parent)
     records = list(corpus.read_records(request.records, template(request.template)))
     texts = Counter(record.document.text for record in records)

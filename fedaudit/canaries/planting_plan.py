@@ -52,8 +52,11 @@ def plant(request: PlantRequest) -> PlantedRecords:
         raise unknown_name_error(f"client of {request.canaries.name}", request.client, clients)
     if request.out.exists() or request.out.is_symlink():
         raise InputError(f"{request.out} exists already; choose another place for the records.")
-    if tables.is_csv(request.out):
-        raise InputError(f"{request.out}: canaries are planted as JSONL; choose another suffix.")
+    if tables.is_table(request.out) or tables.is_table(request.records):
+        raise InputError(
+            f"{request.records} or {request.out} is a table, and canaries are planted in JSONL: "
+            "convert the records first."
+        )
     existing_parent(request.out.absolute().parent)
     form = template(request.template)
     records = list(corpus.read_records(request.records, form))

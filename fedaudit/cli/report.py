@@ -24,7 +24,8 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="terminal, html, json, markdown, annex, cyclonedx, sarif or csv.",
+            help="terminal, html, json, markdown, annex, cyclonedx, sarif, csv, or excel: CSV "
+            "with a byte order mark, by which Excel knows UTF-8.",
         ),
     ] = None,
     out: Annotated[
@@ -139,7 +140,11 @@ def _forms() -> dict[str, "Callable[[Row], str]"]:
     from fedaudit.report.renderers import csv_table, html, markdown, sarif
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
-    return forms | {"sarif": sarif.render, "csv": csv_table.render}
+    return forms | {
+        "sarif": sarif.render,
+        "csv": csv_table.render,
+        "excel": lambda report: f"\ufeff{csv_table.render(report)}",
+    }
 
 
 def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str]"]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,10 @@ CSV, PARQUET = (".csv", ".tsv"), b"PAR1"
 PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh")
 """First bytes of gzip, zip (and so XLSX), zstd and bzip2."""
 SEPARATORS = ",;\t"
+SEP_LINE = re.compile(r'\ufeff?"?sep=(.)"?\r?\n?')
+"""The line before a header by which Excel is told the separator."""
+SAMPLE = 2**20
+"""Characters at the beginning of a CSV file by which it is told how quotes are written."""
 LONGEST_CELL = 2**24
 """The maximum number of characters of a cell, each of which takes four bytes while it is read."""
 LONGEST_HEADER = 2**16
@@ -39,6 +44,16 @@ CONTENT = ("text", "prefix", "instruction", "turns")
 def is_csv(path: Path) -> bool:
     """Tell by its name whether a file is CSV."""
     return path.suffix.lower() in CSV
+
+
+def is_table(path: Path) -> bool:
+    """Tell whether a file is a table, by its name or, if it exists, by its first bytes."""
+    if is_csv(path) or path.suffix.lower() == ".parquet":
+        return True
+    if not path.is_file():
+        return False
+    with open_regular(path) as file:
+        return is_parquet(file)
 
 
 def is_parquet(file: BinaryIO) -> bool:
@@ -63,7 +78,9 @@ def _first_bytes(file: BinaryIO) -> bytes:
 def read_csv(path: Path, file: BinaryIO) -> Iterator[Row]:
     """Yield (where it stands, record) of every row below the header.
 
-    Cells are separated by commas, semicolons or tabs, whichever gives the header most columns.
+    Cells are separated by what a line `sep=` before the header says, or else by commas, semicolons
+    or tabs, whichever gives the header most columns. A quote within a cell is doubled, or stands
+    behind a backslash if the file cannot be read otherwise.
     Raises InputError, naming the line, for a row that the header does not fit. No message has the
     text of a cell.
     """
@@ -95,10 +112,14 @@ def csv_text(source: Path, records: Iterable[Mapping[str, Any]]) -> str:
     with open_regular(source) as file:
         lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
         first = lines.readline(LONGEST_HEADER)
+        told = SEP_LINE.fullmatch(first)
+        header = lines.readline(LONGEST_HEADER) if told else first
     text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter=_separator(first.removeprefix("\ufeff")))
+    separator = told[1] if told else _separator(first.removeprefix("\ufeff"))
+    writer = csv.writer(text, delimiter=separator)
     writer.writerows(map(_cell_text, record.values()) for record in records)
-    return first.rstrip("\r\n") + "\r\n" + text.getvalue()
+    beginning = "".join(f"{line.rstrip()}\r\n" for line in ((first, header) if told else (first,)))
+    return beginning + text.getvalue()
 
 
 def json_text(value: Any) -> str:
@@ -110,14 +131,43 @@ def json_text(value: Any) -> str:
 
 def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header, and the rows that are not blank, each with the line that it begins in."""
-    if len(first := text.readline(LONGEST_HEADER + 1)) > LONGEST_HEADER:
+    first = text.readline(LONGEST_HEADER + 1)
+    told, above = SEP_LINE.fullmatch(first), 1
+    if told:
+        first, above = text.readline(LONGEST_HEADER + 1), 2
+    if len(first) > LONGEST_HEADER:
         raise InputError(
-            f"{path}, line 1: a header of over {LONGEST_HEADER:,} characters; is it CSV?"
+            f"{path}, line {above}: a header of over {LONGEST_HEADER:,} characters; is it CSV?"
         )
-    separator = _separator(first)
+    separator = told[1] if told else _separator(first)
     header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
     _check_header(header, path)
-    return header, _numbered_rows(text, separator, path)
+    form: dict[str, Any] = {"delimiter": separator, "strict": True}
+    if _has_backslashes(path, form, len(header), above):
+        form |= {"escapechar": "\\", "doublequote": False}
+    return header, _numbered_rows(text, form, path, above)
+
+
+def _has_backslashes(path: Path, form: Mapping[str, Any], columns: int, above: int) -> bool:
+    """Tell whether quotes within cells are behind backslashes: nothing else fits the header."""
+    with (
+        open_regular(path) as file,
+        io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as beginning,
+    ):
+        text = beginning.read(SAMPLE)
+    if '\\"' not in text:
+        return False
+    lines = text.splitlines(keepends=True)[above:]
+    lines = lines[:-1] if len(text) == SAMPLE else lines
+    escaped = {**form, "escapechar": "\\", "doublequote": False}
+    return not _fits(lines, form, columns) and _fits(lines, escaped, columns)
+
+
+def _fits(lines: Sequence[str], form: Mapping[str, Any], columns: int) -> bool:
+    try:
+        return all(len(cells) in (0, columns) for cells in csv.reader(lines, **form))
+    except csv.Error:
+        return False
 
 
 def _separator(header: str) -> str:
@@ -125,7 +175,7 @@ def _separator(header: str) -> str:
 
 
 def _numbered_rows(
-    text: io.TextIOWrapper, separator: str, path: Path
+    text: io.TextIOWrapper, form: Mapping[str, Any], path: Path, above: int
 ) -> Iterator[tuple[int, list[str]]]:
     remaining = LONGEST_ROW
 
@@ -133,16 +183,16 @@ def _numbered_rows(
         nonlocal remaining
         while line := text.readline(remaining + 1):
             remaining -= len(line)
-            if remaining < 0 or line.count(separator) > MOST_VALUES:
+            if remaining < 0 or line.count(form["delimiter"]) > MOST_VALUES:
                 raise InputError(
                     f"{path}, line {start}: a row of over {LONGEST_ROW:,} characters, or of over "
                     f"{MOST_VALUES:,} cells; is it CSV?"
                 )
             yield line
 
-    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    reader = csv.reader(lines(), **form)
     while True:
-        start = reader.line_num + 2  # the header is not the reader's
+        start = reader.line_num + above + 1  # the header is not the reader's
         remaining = LONGEST_ROW
         try:
             cells = next(reader)

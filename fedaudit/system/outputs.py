@@ -79,6 +79,7 @@ FORMS = {
     "cyclonedx": CYCLONEDX,
     "sarif": SARIF,
     "csv": TABLE,
+    "excel": TABLE,
 }
 """The kinds of a report's forms, by `--format`."""
 

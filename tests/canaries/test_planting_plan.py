@@ -115,5 +115,5 @@ def test_planting_twice_and_other_clients_are_refused(here):
 
 
 def test_a_tables_suffix_is_refused(here):
-    with pytest.raises(InputError, match="planted as JSONL"):
+    with pytest.raises(InputError, match="planted in JSONL"):
         plant(order(here, out=here / "out.csv"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.templates import template
-from fedaudit.data import corpus
+from fedaudit.data import corpus, tables
 
 FORM = template("fed_pii")
 
@@ -168,3 +168,33 @@ def test_a_small_parquet_file_that_unpacks_to_gigabytes_is_refused_within_limits
         read(path)
     assert "\n" not in str(refused.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # KiB
+
+
+def written(tmp_path, text, name="t.csv"):
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("line", ["sep=|\r\n", '"sep=|"\r\n', "\ufeffsep=|\r\n"])
+def test_a_line_sep_names_the_separator_and_stays(tmp_path, line):
+    path = written(tmp_path, f'{line}id|text\r\na|Ann, Lee\r\n\r\nb|"Bo | Kim"\r\n')
+    assert [(d.id, d.text) for d in read(path)] == [("a", "Ann, Lee"), ("b", "Bo | Kim")]
+    rows = [{"id": "a", "text": "x|y"}, {"id": "b", "text": "z"}]
+    again = written(tmp_path, tables.csv_text(path, rows), "again.csv")
+    assert again.read_bytes().startswith(line.encode())
+    assert [d.text for d in read(again)] == ["x|y", "z"]
+
+
+def test_an_error_below_a_line_sep_names_the_line(tmp_path):
+    path = written(tmp_path, "sep=;\nid;text\na;b\nc;d;Ann Lee\n")
+    with pytest.raises(InputError, match="line 4: 3 cells under a header of 2") as refused:
+        read(path)
+    assert "Ann" not in str(refused.value)
+
+
+def test_quotes_behind_backslashes_are_read_where_nothing_else_fits(tmp_path):
+    path = written(tmp_path, 'id,text\na,"He said \\"no, never\\" to Ann"\nb,"C:\\\\temp, x"\n')
+    assert [d.text for d in read(path)] == ['He said "no, never" to Ann', "C:\\temp, x"]
+    # What fits as it is usually written is read so.
+    path = written(tmp_path, 'id,text\na,"C:\\"\nb,"a ""quote"" \\"" here"\n')
+    assert [d.text for d in read(path)] == ["C:\\", 'a "quote" \\" here']

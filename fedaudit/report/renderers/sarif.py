@@ -210,4 +210,6 @@ def _location(report: Row) -> dict[str, Any]:
     parts = path.parts[-3:] if path.is_absolute() else path.parts
     uri = "/".join(part for part in parts if part not in ("/", "..", "."))
     encoded = quote(make_visible(f"{uri}/adapter_model.safetensors"))
-    return {"physicalLocation": {"artifactLocation": {"uri": encoded}}}
+    # A file of weights has no lines, but viewers of code show no result without one.
+    place = {"artifactLocation": {"uri": encoded}, "region": {"startLine": 1}}
+    return {"physicalLocation": place}
