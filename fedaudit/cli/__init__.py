@@ -44,6 +44,7 @@ from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
+from fedaudit.cli.audit.settings_file import init, option_defaults
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
@@ -73,7 +74,7 @@ from fedaudit.system.failures import machine_failure
 typer.core.HAS_RICH = False
 
 IN_ORDER = (
-    *("audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),
+    *("init", "audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),
     *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
 )
@@ -114,7 +115,7 @@ GROUPS = (
 for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
-    *(simulate, audit, reproduce, extract, infer, memorize, scrub),
+    *(simulate, init, audit, reproduce, extract, infer, memorize, scrub),
     *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:
@@ -132,6 +133,10 @@ def _root(
 
         print(f"fedaudit {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand == "audit":
+        words = sys.argv[sys.argv.index("audit") + 1 :]
+        command: Any = context.command
+        context.default_map = {"audit": option_defaults(command.commands["audit"], words)}
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
         raise typer.Exit(UsageError.exit_code)
