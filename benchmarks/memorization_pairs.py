@@ -15,8 +15,8 @@ import numpy as np
 
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.intervals import wilson
+from fedaudit.report.kinds.memorization import PAIR_LEVEL_SHARE, pair_tests
 from fedaudit.report.verdict.criteria import DEFAULT
-from fedaudit.report.verdict.memorization import PAIR_LEVEL_SHARE, pair_tests
 
 CASES = (
     (3, 100, 0.05, 0.0), (20, 100, 0.05, 0.0), (50, 100, 0.05, 0.0), (3, 100, 0.5, 0.0),

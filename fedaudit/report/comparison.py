@@ -23,8 +23,6 @@ COMPARED_METRICS = frozenset(
             "extraction_recall",
             "leaking_answers",
             "inference_accuracy",
-            "mr_inter",
-            "mr_intra",
         ),
         *("tpr", "auc", "edit_distance", "rouge_l", "accuracy"),
         *("loss", "perplexity", "stouffer_z", "source_accuracy"),

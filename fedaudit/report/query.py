@@ -44,10 +44,6 @@ UTILITY = (
 )
 COSTS = ("parameters", "bytes_sent", "flops", "seconds")
 GUARDS = ("epsilon", "routing_accuracy", "dropped", "kept")
-MEMORIZATION = (
-    *("mr_pair", "mr_intra", "mr_inter", "mr_total"),
-    *("repetitive", "too_short", "median_length", "drawn"),
-)
 
 _SOURCES_BY_RANK = ("tuned-not-base", "tuned", "base", "held-out", "control")
 
@@ -213,7 +209,7 @@ def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
     probability = (*INFERENCE, "inference_chance")
     metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": probability}
-    metrics |= {"cost": COSTS, "memorization": MEMORIZATION}
+    metrics["cost"] = COSTS
     recalled = {row["plugin"] for row in _rows_of_kind(report, "extraction", "extraction_recall")}
     return [
         row

@@ -11,7 +11,7 @@ from worked import BASE, TUNED, marked
 from fedaudit.api.records import Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.report.tables.counterfactual import counterfactual_tables
+from fedaudit.report.kinds.counterfactual import Counterfactual
 from fedaudit.report.verdict.policy import verdict
 
 WITHOUT = Target(name="without c1", adapter="y")
@@ -125,7 +125,7 @@ def test_the_table_shows_both_controls():
     result = run("exact")
     table = [{name: getattr(r, name) for name in r.__slots__} for r in result.measurements]
     table = json.loads(json.dumps(table))
-    [shown] = counterfactual_tables({"measurements": table})
+    [shown] = Counterfactual().tables({"measurements": table})
     assert shown.columns[:6] == ("of", "n", "with", "without", "base", "nobody's")
     line = dict(zip(shown.columns, shown.rows[0], strict=True))
     assert line["without"] == "0.195"
@@ -135,7 +135,7 @@ def test_the_table_shows_both_controls():
 def test_the_table_says_which_strings_a_line_is_about():
     result = run("exact")
     table = [{name: getattr(r, name) for name in r.__slots__} for r in result.measurements]
-    [shown] = counterfactual_tables({"measurements": json.loads(json.dumps(table))})
+    [shown] = Counterfactual().tables({"measurements": json.loads(json.dumps(table))})
     lines = [line[0] for line in shown.rows]
     assert lines[:3] == ["all", "judged", "PERSON"]
     assert len(set(lines)) == len(lines)

@@ -7,7 +7,7 @@ import worked
 
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.report.tables.persons import persons_tables
+from fedaudit.report.kinds.persons import Persons
 
 PEOPLE = [replace(one, group=f"p{n}") for n, one in enumerate(worked.VICTIM)]
 
@@ -69,6 +69,6 @@ def test_expected_people_for_any_budget():
     ten = people(result, source="tuned", estimator="exact", budget=4, samples=10)["persons"]
     assert ten.value == pytest.approx(1 - 0.5**20)
     rows = [{name: getattr(r, name) for name in r.__slots__} for r in result.measurements]
-    [table] = persons_tables({"measurements": rows})
+    [table] = Persons().tables({"measurements": rows})
     assert table.columns[0] == "model"
     assert table.rows[0][table.columns.index("people [95 %]")].startswith("0.938")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedaudit.report.charts.svg import THEME, inline_svg, new_axes
+from fedaudit.report.kinds.memorization import ALL, category, client_in_scope, rows, source_of
 from fedaudit.report.number_format import percent
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.memorization import ALL, category, client_in_scope, rows, source_of
 from fedaudit.report.tables.table import NONE
 
 MOST_CLIENTS, MOST_MAPS = 12, 12

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from fedaudit.api.kind import Answer, Kind, Row, Table
 from fedaudit.report import query
 from fedaudit.report.checklist.answer import MOST_ROWS, results_text
+from fedaudit.report.kinds.registry import is_ours
 from fedaudit.report.number_format import count, format_measurement, number
 from fedaudit.report.query import missing_reasons, scope_text
 from fedaudit.report.tables.table import build_table
@@ -20,10 +21,13 @@ def tables_of(kinds: Iterable[Kind], report: Row) -> Iterator[Table]:
 
 
 def sentences_of(kinds: Iterable[Kind], report: Row) -> Iterator[str]:
-    """Yield what was tried and what came of it, by kind."""
+    """Yield what was tried and what came of it, by kind; of ours only what they say themselves."""
     for kind in kinds:
         own = kind.sentences(report)
-        yield from _sentences(kind, report) if own is None else own
+        if own is not None:
+            yield from own
+        elif not is_ours(kind.name):
+            yield from _sentences(kind, report)
 
 
 def answer_of(kind: Kind, report: Row) -> Answer:

@@ -9,26 +9,31 @@ from fedaudit.api.kind import Kind, Row
 from fedaudit.api.plugin import Attack
 from fedaudit.api.records import Measurement
 from fedaudit.config.registry import distribution, plugins
+from fedaudit.report.kinds.counterfactual import Counterfactual
 from fedaudit.report.kinds.epsilon import Epsilon
 from fedaudit.report.kinds.exposure import Exposure
 from fedaudit.report.kinds.membership import Membership
+from fedaudit.report.kinds.memorization import Memorization
+from fedaudit.report.kinds.persons import Persons
+from fedaudit.report.kinds.source import Source
 
-FIRST: tuple[Kind, ...] = (Exposure(), Epsilon())
-"""Our kinds whose tables stand before those of extraction, in reading order."""
-BUILT_IN: Mapping[str, Kind] = {kind.name: kind for kind in (*FIRST, Membership())}
+FIRST: tuple[Kind, ...] = (Memorization(), Exposure(), Epsilon())
+"""Our kinds that a report shows before extraction, in reading order."""
+OTHERS: tuple[Kind, ...] = (Membership(), Source(), Counterfactual(), Persons())
+"""Our kinds that it shows after extraction."""
+BUILT_IN: Mapping[str, Kind] = {kind.name: kind for kind in (*FIRST, *OTHERS)}
 """Our kinds by name, in reading order."""
 
 OURS = frozenset(
     {
         *BUILT_IN,
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "counterfactual", "persons", "source", "instrument"),
+        "instrument",
     }
 )
 """All kinds of rows that are ours; some have their tables and rules elsewhere."""
 
 _CLASSES = {
-    "memorization": "regurgitation",
     "inversion": "inversion",
     "reconstruction": "reconstruction",
 }

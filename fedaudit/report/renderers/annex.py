@@ -12,12 +12,12 @@ from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.stated import RESISTANCE
 from fedaudit.report.checklist.validity import UNTIL, ReportOwner, issued
+from fedaudit.report.kinds.persons import Persons
 from fedaudit.report.query import Row
 from fedaudit.report.renderers.markdown_blocks import bullets, paragraph, table_lines
 from fedaudit.report.tables import assessment
 from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
-from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
@@ -52,7 +52,7 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     yield from bullets("Context, as it was declared", _pairs(declared))
     yield from table_lines(leaks.attackers(report))
     yield from bullets("Whose data", _parties(report))
-    for table in (*persons_tables(report), leaks.likelihood(report)):
+    for table in (*Persons().tables(report), leaks.likelihood(report)):
         yield from table_lines(table)
     yield from _severity(report)
     for table in assessment.coverage(report):

@@ -11,13 +11,14 @@ from fedaudit.report import query
 from fedaudit.report.charts import coverage_by_budget, heat_map, privacy_utility, z_by_round
 from fedaudit.report.charts.heat_map import HeatMap
 from fedaudit.report.charts.line_plot import LinePlot
+from fedaudit.report.kinds import memorization
 from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.renderers.html_environment import html_environment
-from fedaudit.report.tables import assessment, grouping, memorization, overview
+from fedaudit.report.tables import assessment, grouping, overview
 from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.cross_client import charted_report, without_pairs

@@ -7,8 +7,6 @@
   its policy.
 * `comparison/`: The tables of reports beside each other.
 * `costs`: The tables of costs: what a federation took, in units that people use.
-* `counterfactual`: The table of counterfactual memorization: what training without a client would
-  have given.
 * `cross_client`: The tables of an audit in which every client was the attacker: who gets at whose
   data.
 * `defense`: The tables of a defence: what it guarantees, and how its gate decides.
@@ -17,12 +15,8 @@
 * `inference`: The tables of inference: how often a model picks the masked personal data among
   candidates.
 * `keyed`: Tables of attacks that were made under several keys or on several variants of a study.
-* `memorization`: Cross-client memorization in words and tables: who draws whose text.
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.
-* `persons`: The table of people: how many are exposed, by how many kinds of data, at what cost.
-* `source`: The table of source inference: how often a record is put down to the client that it is
-  of.
 * `table`: What a table of a report is: plain text cells that any renderer can lay out.
 * `utility`: The tables of utility: how well each model does its tasks, and a deployed one under
   keys.

@@ -6,17 +6,15 @@ from typing import Any
 from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.charts import privacy_utility
+from fedaudit.report.kinds import memorization
 from fedaudit.report.kinds.general import tables_of
 from fedaudit.report.kinds.registry import FIRST, is_ours, kind_of, kinds_of
 from fedaudit.report.number_format import count, format_measurement
 from fedaudit.report.pii_categories import category_tables
 from fedaudit.report.query import SEVERITIES, Row, missing_reasons
 from fedaudit.report.redaction import is_mask, readable_mask
-from fedaudit.report.tables import memorization
 from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.costs import costs
-from fedaudit.report.tables.counterfactual import counterfactual_tables
-from fedaudit.report.tables.counterfactual import is_shown as in_counterfactual
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
 from fedaudit.report.tables.extraction.budget import tables as by_budget
@@ -31,10 +29,6 @@ from fedaudit.report.tables.extraction.untargeted import leaking_answer_tables, 
 from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
-from fedaudit.report.tables.persons import is_shown as in_persons
-from fedaudit.report.tables.persons import persons_tables
-from fedaudit.report.tables.source import is_shown as in_source
-from fedaudit.report.tables.source import source
 from fedaudit.report.tables.table import NONE, build_table, format_cell, shorten
 from fedaudit.report.tables.utility import keyed_utility_tables, utility
 
@@ -52,7 +46,6 @@ def attack_tables(report: Row) -> list[Table]:
     """Return the tables of what came out of the model."""
     full_report, report = report, without_pairs(report)
     tables = (
-        *memorization.tables(full_report),
         *tables_of(FIRST, full_report),
         *matrix_tables(full_report),
         *verbatim(full_report),
@@ -69,9 +62,6 @@ def attack_tables(report: Row) -> list[Table]:
         *untargeted_tables(report),
         *inference(report),
         *tables_of((kind for kind in kinds_of(report) if kind not in FIRST), report),
-        *source(report),
-        *counterfactual_tables(report),
-        *persons_tables(report),
         *category_tables(report),
         *evidence(full_report),
     )
@@ -96,10 +86,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
         row
         for row in measurements.other_rows(report)
         if not ((kind := kind_of(row["kind"])) and kind.shows(row))
-        and not any(
-            shows(row)
-            for shows in (in_verbatim, in_discoverable, in_counterfactual, in_persons, in_source)
-        )
+        and not any(shows(row) for shows in (in_verbatim, in_discoverable))
     ]
     table = Table(
         title="Other measurements",

@@ -5,13 +5,12 @@ from functools import partial
 
 from fedaudit.report import query
 from fedaudit.report.kinds.general import sentences_of
-from fedaudit.report.kinds.registry import kinds_of
+from fedaudit.report.kinds.registry import FIRST, kinds_of
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
 from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.attribution.methods import attribution_sentence
 from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
-from fedaudit.report.tables.memorization import memorization_sentence
 
 Summarizer = Callable[[str, Sequence[Row]], list[str]]
 """A function that describes the rows of one attack, given the attack's name."""
@@ -43,14 +42,15 @@ def attack_summaries(report: Row) -> list[str]:
             query.by_plugin(query.inference_rows(report, labelled=False)),
         ),
     )
-    sentences = [*attribution_sentence(report), *memorization_sentence(report)]
+    sentences = [*attribution_sentence(report), *sentences_of(FIRST, report)]
     for describe, groups in attacks:
         for name, group in groups.items():
             variant_count = len(grouping.variants_of(group))
             sentences += (
                 [_study_text(name, variant_count)] if variant_count > 1 else describe(name, group)
             )
-    return [*sentences, *sentences_of(kinds_of(report), report)]
+    others = (kind for kind in kinds_of(report) if kind not in FIRST)
+    return [*sentences, *sentences_of(others, report)]
 
 
 def _study_text(name: str, variants: int) -> str:

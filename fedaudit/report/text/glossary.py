@@ -65,9 +65,6 @@ GLOSSARY = {
     "masking strength": "How much of other clients' updates remains in the estimate of one"
     " client's. It hides that client: the higher, the less the estimate gives away, and the more"
     " noise the test has to see through.",
-    "memorization": "The model was shown how a client's text begins, and what it went on with is"
-    " like the rest of some client's text: word for word, or as an idea, at greater length."
-    " Of one's own texts it is exposed to whoever knows the beginning; of others', harmful.",
     "p-value": "How often chance alone gives as much: an innocent client a Z as high as this, or a"
     " model that has seen none of the records as many of their strings. 0.001 is once in a"
     " thousand. It is not the probability that the client is innocent or the model harmless.",

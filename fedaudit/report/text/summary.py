@@ -14,7 +14,6 @@ from fedaudit.report.text.answers import (
     FAILED_RULES,
     INFERENCE_ANSWERS,
     KEYED,
-    MEMORIZATION_ANSWERS,
     MIXED_ANSWERS,
     OWN_ANSWERS,
     UNFINISHED,
@@ -111,7 +110,6 @@ def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
         (OWN_ANSWERS, [row for row in query.total_coverages(report) if is_own_data(row["scope"])]),
         (UNPROMPTED_ANSWERS, query.untargeted_rows(report, labelled=False)),
         (INFERENCE_ANSWERS, query.inference_rows(report, labelled=False)),
-        (MEMORIZATION_ANSWERS, _rows(report, "memorization")),
         *(
             (kind.answers, [row for row in _rows(report, kind.name) if kind.decides(row)])
             for kind in kinds_of(report)

@@ -19,8 +19,6 @@
   and others.
 * `leak`: What one attack found of one victim, what it is set against, and which leak would be
   seen.
-* `memorization`: The verdict on memorization: whether one client's prefixes draw another client's
-  texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is
   flagged.
 * `recheck`: Whether a report's verdict is the one that follows from its own measurements.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from fedaudit.api.kind import (
@@ -23,7 +24,6 @@ from fedaudit.report.verdict import (
     data_kinds,
     inference,
     instrument,
-    memorization,
 )
 from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
@@ -120,11 +120,10 @@ def judge(
     * pass          otherwise
 
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
-    whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
-    memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
-    to training prompts are nearer to the true ones than skill explains, and each of `report.kinds`
-    its own rows. A class of attacks that the policy requires and that was not measured is
-    inconclusive.
+    whose protocol flags a client; `verdict.attribution` judges it, `verdict.completion` whether
+    answers to training prompts are nearer to the true ones than skill explains, and each of
+    `report.kinds` its own rows. A class of attacks that the policy requires and that was not
+    measured is inconclusive.
 
     Two kinds of results are not judged: data that comes out under a right key (scope.key "right"),
     as it is meant to, and attacks on the attacker's own records (scope.records "own"). If there are
@@ -160,10 +159,11 @@ def _judge_separately(
     policy: Policy,
 ) -> list[Judgement]:
     """Return the judgements of the modules that each use the policy's level for themselves."""
+    by_kind = {kind.name: kind.judge(rows_of(kind, measurements), policy) for kind in kinds}
     return [
-        *memorization.judge_memorization(measurements, policy),
+        *by_kind.pop("memorization"),  # completions come second, as in every report so far
         *completion.judge_completion(measurements, [test.p for test in joint.tests]),
-        *(j for kind in kinds for j in kind.judge(rows_of(kind, measurements), policy)),
+        *chain.from_iterable(by_kind.values()),
     ]
 
 

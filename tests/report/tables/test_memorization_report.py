@@ -8,9 +8,10 @@ from memorized_report import CLIENTS, document, memorized, passages, ratio, seen
 from svg_shapes import squares, texts
 
 from fedaudit.report.charts.heat_map import MOST_CLIENTS, heat_maps
+from fedaudit.report.kinds import memorization
 from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown
-from fedaudit.report.tables import memorization, overview
+from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 

@@ -8,7 +8,7 @@ import pytest
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.memorization import PrefixHits, ratios
-from fedaudit.report.verdict.memorization import judge_memorization
+from fedaudit.report.kinds.memorization import Memorization
 
 AT = {"category": "all"}
 
@@ -46,13 +46,13 @@ def row(metric, rate, **scope):
 
 
 def judged(measurements, **policy):
-    [found] = judge_memorization(measurements, Policy(**policy))
+    [found] = Memorization().judge(measurements, Policy(**policy))
     return found.status, found.reason
 
 
 def test_a_report_that_names_a_list_for_a_client_is_read_all_the_same():
     odd = [replace(one, scope={**one.scope, "victim": ["c2"]}) for one in rows(3, 30)]
-    assert judge_memorization(odd, Policy())
+    assert Memorization().judge(odd, Policy())
 
 
 def test_a_pair_with_more_hits_than_prefixes_is_no_evidence():
@@ -138,5 +138,7 @@ def test_own_texts_and_pairs_without_counts_are_not_judged():
 
 
 def test_a_pair_counts_for_the_mean_of_its_own_variant():
-    found = judge_memorization([*rows(3, 30, decoding="top-k"), *rows(3, decoding="greedy")])
+    found = Memorization().judge(
+        [*rows(3, 30, decoding="top-k"), *rows(3, decoding="greedy")], Policy()
+    )
     assert [one.status for one in found] == ["fail", "pass"]

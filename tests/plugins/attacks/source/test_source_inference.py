@@ -12,7 +12,7 @@ from fedaudit.api.estimates import wilson
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.privacy.roc import auc
-from fedaudit.report.tables.source import source as tables
+from fedaudit.report.kinds.source import Source
 
 CLIENTS = ("c0", "c1", "c2")
 WORDS = [f"w{n}" for n in range(99)]
@@ -152,7 +152,7 @@ def test_nothing_to_tell_apart():
 def test_the_table_has_a_line_for_each_client():
     result = run(case())
     report = {"measurements": [asdict(row) for row in result.measurements]}
-    [table] = tables(report)
+    [table] = Source().tables(report)
     assert table.title == "Source: source"
     assert [row[0] for row in table.rows] == ["all", "c0", "c1", "c2"]
     assert table.columns[:4] == ("client", "records", "found [95 %]", "guessing")

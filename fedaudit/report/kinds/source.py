@@ -1,11 +1,11 @@
-"""The table of source inference: how often a record is put down to the client that it is of."""
+"""Source inference: how often a record is put down to the client that it is of."""
 
 from collections.abc import Sequence
 
-from fedaudit.api.kind import Table
-from fedaudit.report import query as measurements
+from fedaudit.api.kind import Kind, Row, Table
+from fedaudit.report import query
 from fedaudit.report.number_format import format_measurement, percent
-from fedaudit.report.query import Row, common_scope, missing_reasons
+from fedaudit.report.query import common_scope, missing_reasons
 from fedaudit.report.tables.table import NONE, build_table, common_note
 
 EVERYBODY = "all"
@@ -14,18 +14,21 @@ AREAS = {"loss": "AUC of models [95 %]", "text": "AUC of words [95 %]"}
 """Titles by scope.score."""
 
 
-def source(report: Row) -> list[Table]:
-    """Return a table per attack, with a line for each client."""
-    rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
+class Source(Kind):
+    """Which client a record is of, as the server can tell from the clients' models."""
 
+    name = "source"
+    compared = frozenset({"auc", "source_accuracy"})
 
-def is_shown(row: Row) -> bool:
-    """Tell whether the table shows a row."""
-    if row["kind"] != "source":
-        return False
-    of_client = row["metric"] == "auc" and {"score", "client"} <= row["scope"].keys()
-    return bool(row["metric"] == "source_accuracy" or of_client)
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row."""
+        of_client = row["metric"] == "auc" and {"score", "client"} <= row["scope"].keys()
+        return bool(row["metric"] == "source_accuracy" or of_client)
+
+    def tables(self, report: Row) -> list[Table]:
+        """Return a table per attack, with a line for each client."""
+        rows = self.rows(report)
+        return [_table(plugin, group) for plugin, group in query.by_plugin(rows).items()]
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:

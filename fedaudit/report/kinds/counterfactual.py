@@ -1,11 +1,11 @@
-"""The table of counterfactual memorization: what training without a client would have given."""
+"""Counterfactual memorization: what training without a client would have given."""
 
 from collections.abc import Sequence
 
-from fedaudit.api.kind import Table
-from fedaudit.report import query as measurements
+from fedaudit.api.kind import Kind, Row, Table
+from fedaudit.report import query
 from fedaudit.report.number_format import format_measurement, number
-from fedaudit.report.query import SETS, Row, common_scope, missing_reasons
+from fedaudit.report.query import SETS, common_scope, missing_reasons
 from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
 
 MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
@@ -13,15 +13,19 @@ SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "contro
 METRICS = ("counterfactual_memorization", "mean_chance", "control_gap", "p_value")
 
 
-def counterfactual_tables(report: Row) -> list[Table]:
-    """Return a table per attack with a line for each set of strings or records."""
-    rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
+class Counterfactual(Kind):
+    """How much likelier a client's strings are than after training without that client."""
 
+    name = "counterfactual"
 
-def is_shown(row: Row) -> bool:
-    """Tell whether the table shows a row."""
-    return row["kind"] == "counterfactual" and row["metric"] in METRICS
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row."""
+        return row["metric"] in METRICS
+
+    def tables(self, report: Row) -> list[Table]:
+        """Return a table per attack with a line for each set of strings or records."""
+        rows = self.rows(report)
+        return [_table(plugin, group) for plugin, group in query.by_plugin(rows).items()]
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:

@@ -1,25 +1,27 @@
-"""The table of people: how many are exposed, by how many kinds of data, at what cost."""
+"""People: how many are exposed, by how many kinds of data, at what cost."""
 
 from collections.abc import Sequence
 
-from fedaudit.api.kind import Table
-from fedaudit.report import query as measurements
+from fedaudit.api.kind import Kind, Row, Table
+from fedaudit.report import query
 from fedaudit.report.number_format import number
-from fedaudit.report.query import SOURCES, Row
+from fedaudit.report.query import SOURCES
 from fedaudit.report.tables.table import NONE, build_table, display_name
 
-METRICS = ("persons", "kinds", "most_kinds", "queries_per_person")
 
+class Persons(Kind):
+    """How many people's data came out."""
 
-def persons_tables(report: Row) -> list[Table]:
-    """Return a table per attack: a line for each model, and for each smaller or larger budget."""
-    rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
+    name = "persons"
 
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row."""
+        return row["metric"] in ("persons", "kinds", "most_kinds", "queries_per_person")
 
-def is_shown(row: Row) -> bool:
-    """Tell whether the table shows a row."""
-    return row["kind"] == "persons" and row["metric"] in METRICS
+    def tables(self, report: Row) -> list[Table]:
+        """Return a table per attack with a line for each model and each budget."""
+        rows = self.rows(report)
+        return [_table(plugin, group) for plugin, group in query.by_plugin(rows).items()]
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
