@@ -67,8 +67,8 @@ class Epsilon(Kind):
         claimed = tuned_rows[0].baseline or 0.0
         status, why = _judge(tuned_rows, rows, claimed)
         highest = max(tuned_rows, key=lambda row: row.value or 0.0)
-        reason, limit = f"dp: epsilon {claimed:g} is claimed{why}", "no more proved than"
-        f" {claimed:g}"
+        reason = f"dp: epsilon {claimed:g} is claimed{why}"
+        limit = f"no more proved than {claimed:g}"
         return [Judgement(status, reason, "epsilon", highest, limit)]
 
     def shows(self, row: Row) -> bool:

@@ -53,8 +53,9 @@ def render(report: Row) -> str:
                 "invocations": [_invocation(report)],
                 "results": [
                     {
-                        **result,
+                        "ruleId": result["ruleId"],
                         "ruleIndex": rules.index(result["ruleId"]),
+                        **result,
                         "locations": [_location(report)],
                     }
                     for result in results
