@@ -45,3 +45,8 @@ def test_a_claim_is_refuted_or_not_or_the_audit_has_no_power(given, status, says
 def test_any_position_refutes():
     more = row("epsilon_low", 8.5, source="tuned", position="server", correct=1, guesses=1)
     assert verdict([*rows(), more], [])["status"] == "fail"
+
+
+def test_the_limit_names_the_claim():
+    [judgement, *_] = verdict(rows(), [], explained=True)["judgements"]
+    assert judgement["limit"] == "no more proved than 8"
