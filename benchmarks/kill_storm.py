@@ -119,7 +119,8 @@ def _kill_and_resume(
             result.ends["ended before the signal"] += 1
             return process
         result.ends[f"stopped by {signal.Signals(stop_signal).name}"] += 1
-        if (out := here / command.out).is_dir():
+        out = here / command.out
+        if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
             _put_files(out)
         words = [*_words(command), *_resume(command, here)]
         if rng.random() > CHANCE_AGAIN:

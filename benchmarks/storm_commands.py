@@ -67,11 +67,10 @@ def simulation_results(out: Path) -> Any:
 
 
 def folder_results(out: Path) -> Any:
-    """Return the hashes of all files of a folder of estimates."""
+    """Return the hashes of a folder's estimates; what lists them has the ledger's times."""
     return {
         path.relative_to(out).as_posix(): sha256(path.read_bytes()).hexdigest()
-        for path in sorted(out.rglob("*"))
-        if path.is_file()
+        for path in sorted(out.rglob("*.safetensors"))
     }
 
 

@@ -145,7 +145,8 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
     """Tell whether a plugin raised it, as far as one can know: no signal came."""
     from fedaudit.config import registry
 
-    handler_active = signal.getsignal(signal.SIGINT) is _interrupt
+    # Where signals are ignored, as in the background of a shell, none raises it.
+    handler_active = signal.getsignal(signal.SIGINT) in (_interrupt, signal.SIG_IGN)
     return (
         handler_active
         and not _stop_requested.is_set()

@@ -137,7 +137,13 @@ def plugin_behind(error: BaseException) -> tuple[str, str] | None:
 
     That is its entry point's name, and the package that ships it; None for other errors.
     """
-    return plugin_in(map(str, _places(error))) or _misdeclared(error)
+    causes: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in causes:
+        causes.append(following)
+        following = following.__cause__  # Python's own, where a generator raised StopIteration
+    found = (plugin_in(map(str, _places(one))) for one in causes)
+    return next(filter(None, found), None) or _misdeclared(error)
 
 
 def plugin_in(files: Iterable[str]) -> tuple[str, str] | None:
