@@ -81,8 +81,8 @@ def misbehave():
     raised = {"closes": GeneratorExit, "odd": Odd, "interrupt": KeyboardInterrupt,
               "error": ValueError, "stop": StopIteration, "exit": SystemExit}
     if how in raised:
-        raise raised[how]("Zoe Quist\\x1b[31m")
-    return {"none": None, "text": "Zoe Quist", "number": 5, "list": [1], "table": {},
+        raise raised[how]("Zoe" + " Quist\\x1b[31m")
+    return {"none": None, "text": "Zoe" + " Quist", "number": 5, "list": [1], "table": {},
             "spans": [((0, 1, "X"),)], "type": int, "yield": (one for one in "ab")}[how]
 
 
