@@ -12,6 +12,9 @@ from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.config import registry
 from fedaudit.system import sandbox
 
+MODEL_GAIN = "an English spaCy model took names from 47 to 72 % (--set names.ner=installed)"
+"""What a model of one's own gained on hard sentences: docs/pii-detection.md."""
+
 
 def checks() -> list[tuple[str, Callable[[], str]]]:
     """Return (title, check) pairs; a check returns what it found, or raises."""
@@ -61,7 +64,7 @@ def _detection() -> str:
     detector = registry.create("detector", DETECTOR)
     if not any(span.label == "EMAIL_ADDRESS" for span in detector.detect(["a@example.org"])[0]):
         raise RuntimeError("an e-mail address was not found")
-    return str(detector.describe())
+    return f"{detector.describe()}; {MODEL_GAIN}"
 
 
 def _protection() -> str:
