@@ -115,7 +115,7 @@ def _kinds_of_plugins() -> Mapping[str, Kind]:
     Raises PluginError if two classes define a kind of one name, or one a built-in kind.
     """
     owners: dict[str, tuple[type[Kind], type[Attack]]] = {}
-    for attack in map(_as_attack, plugins("attack").values()):
+    for attack in cast("Iterable[type[Attack]]", plugins("attack").values()):
         for cls in attack.kinds:
             other, owner = owners.setdefault(cls.name, (cls, attack))
             if is_ours(cls.name) or other is not cls:
@@ -124,7 +124,3 @@ def _kinds_of_plugins() -> Mapping[str, Kind]:
                     f"The kind {cls.name!r} of {distribution(attack)} is also one of {by}."
                 )
     return {name: cls() for name, (cls, _) in owners.items()}
-
-
-def _as_attack(cls: type) -> type[Attack]:
-    return cast("type[Attack]", cls)
