@@ -45,7 +45,7 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# About an hour and a half of one core; FUZZ_SEED=1 makes other cases.
+# About two hours of one core; FUZZ_SEED=1 makes other cases.
 fuzz: .venv/installed
 	FUZZ_CASES=$${FUZZ_CASES:-100000} FUZZ_SEED=$${FUZZ_SEED:-0} $(BIN)/python -m pytest tests/fuzz
 
