@@ -7,7 +7,7 @@ are: a run goes on where another stopped), then audited by client c0's prefixes 
 victims. Nulls: people whom no client has ("fresh"), the others of `calibration_cases.NULLS`, and
 texts of real courts (where --texts has annotated ones), against federations of invented courts and
 of real ones. Positives: documents about people of their own that c1 trained on 1, 5 or 20 times, 1
-to 12 of them among 40 strings that nobody trained on; five people whom a scrubber missed; a base
+to 12 of them among 40 strings that no client trained on; five people whom a scrubber missed; a base
 that knows the victim already.
 """
 

@@ -88,7 +88,7 @@ def _checked(function: Callable[..., Any], name: str, declared: Callable[..., An
             raise _error(self, name, wrong)
         return value
 
-    call.returns_as = declared  # type: ignore[attr-defined]
+    call.__dict__["returns_as"] = declared
     return call
 
 

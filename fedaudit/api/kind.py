@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What an assessor asks, where the question comes from, and when there is no concern."""
+    """The question of an assessor, its source, and the answer that raises no concern."""
 
     text: str
     source: str
@@ -104,7 +104,7 @@ class Kind:
     question: ClassVar[Question | None] = None
     """What an assessor asks about it; a row of the annex."""
     glossary: ClassVar[Mapping[str, str]] = {}
-    """Terms of its tables and what they mean, for readers who are no engineers."""
+    """Terms of its tables and what they mean, for readers who are not engineers."""
 
     def tests(
         self, rows: Sequence[Measurement], policy: Policy

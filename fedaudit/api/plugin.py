@@ -144,10 +144,14 @@ class Attack(Plugin, ABC):
 
 
 def _like_start(
-    plugin: "Aggregator", result: object, start: Update, *_: object, **__: object
+    plugin: "Aggregator",
+    result: Update | tuple[Update, object],
+    start: Update,
+    *_: object,
+    **__: object,
 ) -> str:
     """Say how a global adapter differs in form from the one that it takes the place of."""
-    made: Update = result[0] if isinstance(result, tuple) else result  # type: ignore[assignment]
+    made = result[0] if isinstance(result, tuple) else result
     if made.keys() != start.keys():
         return "tensors of other names than the adapter has"
     if plugin.merges_each_round:

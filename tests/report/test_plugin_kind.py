@@ -182,3 +182,19 @@ def test_a_name_that_is_taken_is_refused(canary, monkeypatch, name):
     monkeypatch.setattr(registry, "distribution", lambda cls: f"package of {cls.__name__}")
     with pytest.raises(PluginError, match=f"The kind '{name}' of package of Second is also one of"):
         registry.kind_of("unknown")
+
+
+def test_a_kind_that_does_not_judge_its_tests_is_refused(canary, monkeypatch):
+    class Unjudged(registry.Kind):
+        name = "unjudged"
+
+        def tests(self, rows, policy):
+            return [(row, None) for row in rows]
+
+    class Second(canary.Opening):
+        kinds = (Unjudged,)
+
+    monkeypatch.setattr(registry, "plugins", lambda kind: {"second": Second})
+    monkeypatch.setattr(registry, "distribution", lambda cls: "a package")
+    with pytest.raises(PluginError, match="'unjudged' of a package has tests and no judge_test"):
+        registry.kind_of("unknown")

@@ -106,7 +106,7 @@ class Order(Kind):
     question = Question(
         "Does the model know the order of the records?",
         "Oren et al. 2023",
-        "Records in the order of their file are no likelier than the other way round.",
+        "Records are as likely in another order as in that of their file.",
     )
 
     def tests(

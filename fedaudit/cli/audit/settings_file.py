@@ -13,8 +13,8 @@ KEYS = (
     *("watermark", "policy", "release", "position", "declared-by", "round", "client"),
     *("detector", "pattern", "template", "seed"),
 )
-"""The options of `fedaudit audit` that the file may set: what is audited, and by which rules. Where
-results go, and what this machine does, is not for a file that may come from somebody else."""
+"""The options of `fedaudit audit` that the file may set: what is audited, and by which rules.
+Output paths and settings of the machine are left out: the file may come from another party."""
 DEEPEST = 2
 """How many folders down `init` looks."""
 ROLES = {

@@ -112,7 +112,8 @@ def class_of(row: Measurement) -> str:
 def _kinds_of_plugins() -> Mapping[str, Kind]:
     """Return the kinds that installed attacks bring, by name.
 
-    Raises PluginError if two classes define a kind of one name, or one a built-in kind.
+    Raises PluginError if two classes define a kind of one name, or one a built-in kind, and for a
+    kind that has tests and does not judge them.
     """
     owners: dict[str, tuple[type[Kind], type[Attack]]] = {}
     for attack in cast("Iterable[type[Attack]]", plugins("attack").values()):
@@ -122,5 +123,9 @@ def _kinds_of_plugins() -> Mapping[str, Kind]:
                 by = "fedaudit itself" if is_ours(cls.name) else distribution(owner)
                 raise PluginError(
                     f"The kind {cls.name!r} of {distribution(attack)} is also one of {by}."
+                )
+            if cls.tests is not Kind.tests and cls.judge_test is Kind.judge_test:
+                raise PluginError(
+                    f"The kind {cls.name!r} of {distribution(attack)} has tests and no judge_test."
                 )
     return {name: cls() for name, (cls, _) in owners.items()}

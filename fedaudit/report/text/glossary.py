@@ -1,4 +1,4 @@
-"""What the terms of a report mean, for readers who are no engineers."""
+"""What the terms of a report mean, for readers who are not engineers."""
 
 import re
 from collections.abc import Iterable
