@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import fake_audit
+import fork
 import pytest
 
 from fedaudit import cli
@@ -21,6 +22,8 @@ AUDIT = (
     *("--target", "fedaudit-nano", "--adapter", "lora", "--out", "out"),
 )
 SUPERSET = (*AUDIT, "--attack", "superset", "--set", "superset.context=3")
+FAILED = 1
+"""The code of that audit."""
 
 PLUGIN = """
 import sys
@@ -94,34 +97,15 @@ def site(here):
     return here / "site"
 
 
-JUDGED = """
-import sys
-
-import fake_audit
-from fedaudit.report import document
-
-if sys.argv[5] in ("pass", "fail"):
-    status = sys.argv.pop(5)
-    document.judge = lambda *found: {"status": status, "reasons": ["the test says so"]}
-sys.argv.pop(1)
-fake_audit.main()
-"""
-"""Runs fedaudit with a model that costs nothing; a verdict before its words is the report's."""
+def run(here, *words, **options):
+    """Run fedaudit in a process of its own; a verdict before its words is the report's."""
+    verdict = words[0] if words[0] in ("pass", "fail") else ""
+    return fork.run(*words[bool(verdict) :], cwd=here, verdict=verdict, **options)
 
 
 def command(*words):
-    options = [str(SCRIPT.parent), "SIGKILL", "0", "log", *map(str, words)]
-    return [sys.executable, "-c", f"import sys; sys.path.insert(0, sys.argv[1]){JUDGED}", *options]
-
-
-def run(here, *words, **options):
-    """Run fedaudit in a process of its own."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.run(command(*words), cwd=here, check=False, **options)
-
-
-def environment(site):
-    return {**os.environ, "PYTHONPATH": str(site)}
+    """Return the words that run the same in a new interpreter."""
+    return [sys.executable, str(SCRIPT), "SIGKILL", "0", "log", *map(str, words)]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +120,7 @@ def environment(site):
 )
 def test_a_plugin_that_ends_the_process_is_a_bug_of_the_plugin(here, site, how, kind):
     words = (*AUDIT, "--attack", "leaver", "--set", f"leaver.how={how}")
-    done = run(here, *words, env=environment(site))
+    done = run(here, *words, site=site)
     assert done.returncode == 70, done
     [line] = done.stderr.splitlines()
     assert f"The plugin 'leaving' of leaver 1.0 ended with {kind} (leaver.py, line" in line
@@ -146,11 +130,11 @@ def test_a_plugin_that_ends_the_process_is_a_bug_of_the_plugin(here, site, how, 
 
 def test_an_error_of_a_plugin_is_said_to_be_the_plugins(here, site):
     words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=error")
-    done = run(here, *words, env=environment(site))
+    done = run(here, *words, site=site)
     assert done.returncode == 70
     assert "This is a bug in the plugin 'leaving' of leaver 1.0" in done.stderr.splitlines()[-1]
     assert "Zoe" not in done.stderr
-    shown = run(here, *words, env=environment(site) | {"FEDAUDIT_TRACEBACK": "1"}).stderr
+    shown = run(here, *words, site=site, env={"FEDAUDIT_TRACEBACK": "1"}).stderr
     assert "RuntimeError: broken: Zoe Quist" in shown
     assert "\x1b" not in shown
 
@@ -160,7 +144,7 @@ def test_a_plugin_that_leaves_by_os_exit_is_no_verdict(here, site, loading):
     if loading:
         (site / "leaver.py").write_text("import os\n\nos._exit(0)\n")
     words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=exits")
-    done = run(here, *words, env=environment(site))
+    done = run(here, *words, site=site)
     assert done.returncode == 70, done
     [line] = done.stderr.splitlines()
     assert "The plugin 'leaving' of leaver" in line
@@ -169,14 +153,14 @@ def test_a_plugin_that_leaves_by_os_exit_is_no_verdict(here, site, loading):
 
 def test_a_signature_that_no_call_fits_is_the_plugins(here, site):
     (site / "leaver.py").write_text(PLUGIN.replace("def run(self, case)", "def run(self)"))
-    done = run(here, *AUDIT, "--attack", "leaver", env=environment(site))
+    done = run(here, *AUDIT, "--attack", "leaver", site=site)
     assert done.returncode == 70, done
     assert "This is a bug in the plugin 'leaving' of leaver 1.0" in done.stderr.splitlines()[-1]
 
 
 def test_a_full_disk_in_a_librarys_error_is_an_interruption(here, site):
     words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=full")
-    done = run(here, *words, env=environment(site))
+    done = run(here, *words, site=site)
     assert done.returncode == 6, done
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
@@ -185,27 +169,30 @@ def test_a_full_disk_in_a_librarys_error_is_an_interruption(here, site):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_the_middle_of_a_plugin_is_an_interruption(here, site, number):
     words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=wait")
-    child = subprocess.Popen(
-        command(*words), cwd=here, stderr=subprocess.PIPE, text=True, env=environment(site)
-    )
-    assert child.stderr.readline() == "waiting\n"
-    time.sleep(0.2)
-    child.send_signal(number)
-    _, said = child.communicate(timeout=30)
-    assert child.returncode == 6
-    assert "plugin" not in said
+    read, write = map(os.fdopen, os.pipe(), "rw")
+    with read, write:
+        child = fork.start(
+            fork.fake, ["SIGKILL", "0", "log", *words], cwd=here, site=site, err=write
+        )
+        write.close()
+        assert read.readline() == "waiting\n"
+        time.sleep(0.2)
+        os.kill(child.pid, number)
+        child.join(30)
+        assert child.exitcode == 6
+        assert "plugin" not in read.read()
 
 
 def test_a_plugin_that_leaves_while_it_loads_is_named(here, site):
     (site / "leaver.py").write_text("import sys\n\nsys.exit(0)\n")
-    done = run(here, "plugins", env=environment(site))
+    done = run(here, "plugins", site=site)
     assert done.returncode == 2
     assert "Plugin 'leaving' of leaver does not load: it calls sys.exit" in done.stderr
 
 
 def test_a_plugin_without_a_method_of_its_kind_is_named(here, site):
     (site / "leaver.py").write_text(PLUGIN.replace("def run(self, case)", "def runs(self, case)"))
-    done = run(here, *AUDIT, "--attack", "leaver", env=environment(site))
+    done = run(here, *AUDIT, "--attack", "leaver", site=site)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert "Plugin 'leaving' of leaver 1.0 does not load: Leaver does not define run." in line
@@ -216,7 +203,7 @@ def known(request, here):
     """Return a command and the exit code that it has where everything is shown."""
     if request.param == "bad input":
         return ("extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano"), 3
-    return (request.param, *SUPERSET), {"fail": 1, "pass": 0}[request.param]
+    return (request.param, *SUPERSET), {"fail": FAILED, "pass": 0}[request.param]
 
 
 def closed_pipe():
@@ -229,32 +216,16 @@ def closed_pipe():
 def test_a_closed_pipe_keeps_the_code(here, known):
     words, code = known
     with closed_pipe() as pipe:
-        done = run(here, *words, stdout=pipe)
+        done = run(here, *words, out=pipe)
     assert done.returncode == code
     assert len(done.stderr.splitlines()) == (code == 3)
     with closed_pipe() as pipe:  # what goes wrong has nowhere to be said, and still its code
-        assert run(here, *words, stdout=pipe, stderr=pipe).returncode == code
-
-
-def test_the_shell_sees_the_code_of_a_command_whose_reader_left(here, known):
-    words, code = known
-    line = '"$@" | true; exit "${PIPESTATUS[0]}"'
-    done = subprocess.run(
-        ["bash", "-c", line, "bash", *command(*words)], cwd=here, check=False, capture_output=True
-    )
-    assert done.returncode == code
-    assert b"Traceback" not in done.stderr
+        assert run(here, *words, out=pipe, err=pipe).returncode == code
 
 
 def test_output_that_is_closed_keeps_the_code_and_the_report(here, known):
     words, code = known
-    done = subprocess.run(
-        ["bash", "-c", '"$@" >&-', "bash", *command(*words)],
-        cwd=here,
-        check=False,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = run(here, *words, out=fork.CLOSED)
     assert done.returncode == code
     assert done.stderr.splitlines()[-1].startswith(
         "fedaudit: The results could not be written to standard output: it is closed."
@@ -264,11 +235,19 @@ def test_output_that_is_closed_keeps_the_code_and_the_report(here, known):
         json.loads((here / "out/report.json").read_text("utf-8"))
 
 
+def test_the_shell_closes_the_output(here):
+    words = ["extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano"]
+    words = ["bash", "-c", '"$@" >&-', "bash", *command(*words)]
+    done = subprocess.run(words, cwd=here, check=False, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    assert "standard output: it is closed." in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 def test_a_full_disk_under_the_output_is_no_success(here, known):
     words, code = known
     with open("/dev/full", "w") as full:
-        done = run(here, *words, stdout=full)
+        done = run(here, *words, out=full)
     if code == 3:  # nothing was to be shown
         assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
         return
@@ -278,19 +257,23 @@ def test_a_full_disk_under_the_output_is_no_success(here, known):
     json.loads((here / "out/report.json").read_text("utf-8"))
 
 
-def test_a_stream_without_unicode_shows_escapes_that_json_reads(here, known):
-    words, code = known
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    done = run(here, *words, env=ascii_only)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
-    if code == 3:
-        return
+def test_a_stream_without_unicode_shows_escapes_that_json_reads(here):
+    """In a new interpreter: it takes the streams' encoding from its environment."""
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+
+    def run(*words):
+        options = {"cwd": here, "env": env, "capture_output": True, "text": True}
+        done = subprocess.run(command(*words), check=False, **options)
+        assert "Traceback" not in done.stderr
+        return done
+
+    assert run("extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano").returncode == 3
+    assert run(*SUPERSET).returncode == FAILED
     path = here / "out/report.json"
     report = json.loads(path.read_text("utf-8"))
     report["limits"] = ["被告 😀 é"]
     path.write_text(json.dumps(report), "utf-8")
-    shown = run(here, "report", "out", "--format", "json", env=ascii_only)
+    shown = run("report", "out", "--format", "json")
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
     assert json.loads(shown.stdout)["limits"] == report["limits"]
 

@@ -1,7 +1,8 @@
-"""Fake audits in processes forked from one that has imported what they need.
+"""Commands in processes forked from one that has imported what they need.
 
-A fork begins in a few milliseconds where a new interpreter takes seconds to import torch and scipy;
-it is as new, since its parent ran nothing.
+A fork begins in a few milliseconds where a new interpreter takes seconds to import torch, peft and
+transformers; it is as new, since its parent ran nothing. What a new interpreter does before it has
+imported all that, and after the command has ended, is tested with one.
 """
 
 import multiprocessing
@@ -9,43 +10,117 @@ import os
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver, reduction
 from pathlib import Path
 
-LOADED = ("fake_audit", "fedaudit.audit.session", "scipy.stats", "torch")
+HERE = Path(__file__).parent
+CLOSED = "closed"
+"""A stream that is closed when the command begins."""
 
 
-def run(*words, how="SIGKILL", point=0, log="log", cwd=".", site=None, env=None, timeout=120):
+class _Handle:
+    """A file descriptor that the child gets, too."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __getstate__(self):
+        return reduction.DupFd(self.number)
+
+    def __setstate__(self, received):
+        self.number = received.detach()
+
+
+def run(*words, how="SIGKILL", point=0, log="log", verdict="", timeout=120, **options):
     """Run fedaudit as `fake_audit` does; return its exit code (negative: the signal) and output.
 
-    `site` is a folder to import from, as of installed packages.
+    `verdict` replaces that of the report; the rest is as for `start`.
     """
     command = [how, str(point), str(log), *map(str, words)]
+    return _finished(fake, command, verdict, timeout=timeout, **options)
+
+
+def fedaudit(*words, timeout=120, **options):
+    """Run fedaudit itself, with real models; return its exit code and output."""
+    return _finished(_real, list(map(str, words)), timeout=timeout, **options)
+
+
+def start(main, *arguments, cwd=".", site=None, env=None, out=None, err=None):
+    """Start a function of this module in a fork, and return its process.
+
+    `site` is a folder to import from, as of installed packages; `env` is added to this process's.
+    `out` and `err` are open files or CLOSED; what is printed is lost without them.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(LOADED))
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [str(Path(folder, name)) for name in ("out", "err")]
-        options = (str(cwd), outputs, site and str(site), {"COLUMNS": "80", **(env or {})})
-        child = context.Process(target=_audit, args=(command, *options))
+    _serve(context)
+    environment = {**os.environ, "COLUMNS": "80", **(env or {})}
+    with open(os.devnull, "w") as lost:
+        files = [lost if file is None else file for file in (out, err)]
+        streams = [file if file == CLOSED else _Handle(file.fileno()) for file in files]
+        place = str(cwd), streams, site and str(site), environment
+        child = context.Process(target=_begin, args=(main, arguments, *place))
         child.start()
+    return child
+
+
+def _serve(context):
+    """Start the process from which others are forked, unless it runs."""
+    context.set_forkserver_preload(["preloaded"])
+    path, before = "PYTHONPATH", os.environ.get("PYTHONPATH")
+    os.environ[path] = str(HERE)
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ[path]
+        if before is not None:
+            os.environ[path] = before
+
+
+def _finished(main, *arguments, timeout, out=None, err=None, **options):
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as said:
+        child = start(main, *arguments, out=out or printed, err=err or said, **options)
         child.join(timeout)
         if child.exitcode is None:
             child.kill()
-            raise subprocess.TimeoutExpired(command, timeout)
-        texts = [Path(path).read_text() for path in outputs]
-    return subprocess.CompletedProcess(command, child.exitcode, *texts)
+            raise subprocess.TimeoutExpired(arguments, timeout)
+        texts = [file.seek(0) or file.read() for file in (printed, said)]
+    return subprocess.CompletedProcess(arguments, child.exitcode, *texts)
 
 
-def _audit(command, here, outputs, site, env):
-    """Be fake_audit, with a folder, an environment and standard streams of its own."""
-    import fake_audit
-
+def _begin(main, arguments, here, streams, site, environment):
+    """Have a folder, an environment and standard streams of its own, and be the command."""
     os.chdir(here)
-    os.environ.update(env)
+    os.environ.clear()
+    os.environ.update(environment)
     if site:
         sys.path.insert(0, site)
-    for stream, path in zip((1, 2), outputs, strict=True):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(handle, stream)
-        os.close(handle)
-    sys.argv = [fake_audit.__file__, *command]
+    for number, name, handle in zip((1, 2), ("stdout", "stderr"), streams, strict=True):
+        if handle == CLOSED:
+            os.close(number)
+            setattr(sys, name, None)
+            continue
+        os.dup2(handle.number, number)
+        os.close(handle.number)
+        stream = os.fdopen(number, "w", 1 if number == 2 else -1, closefd=False)
+        setattr(sys, name, stream)
+    main(*arguments)
+
+
+def fake(words, verdict=""):
+    """Be `fake_audit` by its words; `verdict` replaces the report's."""
+    import fake_audit
+
+    from fedaudit.report import document
+
+    if verdict:
+        reasons = ["the test says so"]
+        document.judge = lambda *found: {"status": verdict, "reasons": reasons}
+    sys.argv = [fake_audit.__file__, *words]
     fake_audit.main()
+
+
+def _real(words):
+    from fedaudit.__main__ import main
+
+    sys.argv = ["fedaudit", *words]
+    main()

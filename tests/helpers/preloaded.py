@@ -1,0 +1,20 @@
+"""Imports what commands import, once for all processes that are forked from one that did so."""
+
+import pkgutil
+from importlib import import_module
+
+import fake_audit  # noqa: F401
+import fedaudit_plugins
+import jsonschema  # noqa: F401
+import peft  # noqa: F401
+import rich.table  # noqa: F401
+import scipy.stats  # noqa: F401
+from faker import Faker
+
+import fedaudit
+
+for package in (fedaudit, fedaudit_plugins):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+Faker("en_GB")  # which imports by the name of the language
