@@ -1,7 +1,7 @@
 """fedaudit report: a finished report in another form, checked, or signed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from fedaudit.report.checklist.validity import ReportOwner
     from fedaudit.report.query import Row
 
-OWNED = ("annex", "cyclonedx")
-"""Formats that name the owner of a report, and its expiry date."""
+OWNED = ("html", "annex", "docx", "cyclonedx")
+"""Formats that name the owner of a report, its expiry date, and parties by their titles."""
+BESIDE = {"html": "report.html", "annex": "annex.html", "docx": "annex.docx"}
+"""The files that are written beside the report where no other one is named."""
 
 
 def report(
@@ -24,13 +26,16 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="terminal, html, json, markdown, annex, cyclonedx, sarif, csv, or excel: CSV "
-            "with a byte order mark, by which Excel knows UTF-8.",
+            help="terminal, html, json, markdown, annex: the document to file with an impact "
+            "assessment, docx: the same for Word, cyclonedx, sarif, csv, or excel: CSV with a byte "
+            "order mark, by which Excel knows UTF-8.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The file to write; default for html: beside the report."),
+        typer.Option(
+            "--out", help="The file to write; default for html, annex and docx: beside the report."
+        ),
     ] = None,
     verify: Annotated[
         bool,
@@ -63,16 +68,33 @@ def report(
         ),
     ] = None,
     owner: Annotated[
-        str, typer.Option("--owner", help="With annex or cyclonedx: who owns the document.")
+        str,
+        typer.Option("--owner", help="With html, annex, docx or cyclonedx: who owns the document."),
     ] = "",
     expires: Annotated[
         str,
         typer.Option(
             "--expires",
             metavar="DATE",
-            help="With annex or cyclonedx: the date until which it is valid.",
+            help="With html, annex, docx or cyclonedx: the date until which it is valid.",
         ),
     ] = "",
+    party: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--party",
+            metavar="NAME=TITLE",
+            help='With html, annex or docx: what a party is called, as "c1=St Mary\'s Hospital". '
+            "Repeatable.",
+        ),
+    ] = None,
+    laws: Annotated[
+        bool,
+        typer.Option(
+            "--laws",
+            help="With html, annex or docx: what laws outside the EU say, too.",
+        ),
+    ] = False,
 ) -> int:
     """Show a report, write it in another form, check it, or sign it.
 
@@ -86,11 +108,14 @@ def report(
     if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
         raise UsageError("--public-key goes with --verify, --root with --verify or --attest.")
     if (owner or expires) and format_ not in OWNED:
-        raise UsageError("--owner and --expires go with --format annex or cyclonedx.")
+        raise UsageError("--owner and --expires go with --format html, annex, docx or cyclonedx.")
+    if (party or laws) and format_ not in BESIDE:
+        raise UsageError("--party and --laws go with --format html, annex or docx.")
     if is_folder_of_runs(source) and not (verify or attest):
         return print_index(source, format_, out)
     if not (verify or attest):
-        return _show_report(path, format_ or "terminal", out, owner, expires)
+        options = {"owner": owner, "expires": expires, "parties": party or (), "laws": laws}
+        return _show_report(path, format_ or "terminal", out, options)
     if format_ or out or (verify and attest):
         raise UsageError("--verify, --attest and --format or --out exclude each other.")
     from fedaudit.cli import evidence
@@ -100,7 +125,7 @@ def report(
     return evidence.print_verification(path, public_key, root)
 
 
-def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires: str) -> int:
+def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, Any]) -> int:
     from fedaudit.api.errors import InputError, unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
@@ -111,8 +136,8 @@ def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires
     forms = _forms()
     if format_ not in {"terminal", *forms, *OWNED}:
         raise unknown_name_error("report format", format_, {"terminal", *forms, *OWNED})
-    if format_ == "html" and out is None:
-        out = path.with_suffix(".html")
+    if format_ in BESIDE and out is None:
+        out = path.with_name(BESIDE[format_].replace("report", path.stem))
     if out is not None and format_ != "terminal":
         check_output(out, FORMS[format_])
         if out.resolve() == path.resolve():
@@ -121,36 +146,43 @@ def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires
     if format_ == "terminal":
         print_report(report)
         return 0
+    content: str | bytes
     if format_ in OWNED:
-        text = _owned_forms()[format_](report, ownership(report, owner, expires))
+        content = _owned_forms()[format_](report, ownership(report, **options))
     else:
-        text = forms[format_](report)
+        content = forms[format_](report)
     if message := recheck.recheck(report).message:
         print_note(message)
     if out is None:
-        _print(text, format_)
+        _print(str(content), format_)
         return 0
-    write_output(out, text, FORMS[format_])
+    write_output(out, content, FORMS[format_])
     print_note(f"Written: {out}")
     return 0
 
 
 def _forms() -> dict[str, "Callable[[Row], str]"]:
     from fedaudit.report import document
-    from fedaudit.report.renderers import csv_table, html, markdown, sarif
+    from fedaudit.report.renderers import csv_table, markdown, sarif
 
-    forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
-    return forms | {
+    return {
+        "json": document.dumps,
+        "markdown": markdown.render,
         "sarif": sarif.render,
         "csv": csv_table.render,
         "excel": lambda report: f"\ufeff{csv_table.render(report)}",
     }
 
 
-def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str]"]:
-    from fedaudit.report.renderers import annex, cyclonedx
+def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str | bytes]"]:
+    from fedaudit.report.renderers import annex, annex_docx, cyclonedx, html
 
-    return {"annex": annex.render, "cyclonedx": cyclonedx.render}
+    return {
+        "html": html.render,
+        "annex": annex.render,
+        "docx": annex_docx.render,
+        "cyclonedx": cyclonedx.render,
+    }
 
 
 def _print(text: str, format_: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fedaudit.api.kind import SWEPT, Table
 from fedaudit.api.records import Measurement
-from fedaudit.pii.taxonomy import Category, category, in_order, major_category, taxonomy
+from fedaudit.pii.taxonomy import Category, Norm, category, in_order, major_category, taxonomy
 from fedaudit.report.query import Row
 from fedaudit.report.tables.extraction.prompted import labels
 from fedaudit.report.tables.extraction.untargeted import untargeted_tables
@@ -19,8 +19,8 @@ METRICS = ("coverage", "extraction_recall", "extraction_precision")
 """Metrics that are counted by label and can be added up."""
 
 NO_ADVICE = (
-    "Clauses that speak of a kind of data; docs/taxonomy.md says what each is about. No legal"
-    " advice: whatever identifies a person is personal data."
+    "Clauses that speak of a kind of data. No legal advice: whatever identifies a person is"
+    " personal data."
 )
 
 SHORT = {"CCPA": "CCPA 1798."}
@@ -60,30 +60,36 @@ def category_tables(report: Row) -> list[Table]:
     """Return what came out by major category, a table an attack, and the norms' clauses on it."""
     rows = [row for row in report["measurements"] if "category" in row["scope"]]
     view = {**report, "measurements": [_as_label(row) for row in rows]}
-    tables = [_as_categories(table) for table in (*labels(view), *untargeted_tables(view))]
-    return [*tables, *norm_tables(report)]
+    return [_as_categories(table) for table in (*labels(view), *untargeted_tables(view))]
 
 
-def norm_tables(report: Row) -> list[Table]:
-    """Return the clauses of norms about the kinds of personal data in the report."""
+def norm_tables(report: Row, laws: bool = False) -> list[Table]:
+    """Return the clauses of the GDPR about the kinds of personal data in the report.
+
+    With `laws`, those of laws outside the EU as well.
+    """
     lines = [_line(kind, kind_labels) for kind, kind_labels in _kinds(report).items()]
-    columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
+    columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in _norms(laws)))
     table = build_table("What norms say", lines, columns, notes=(NO_ADVICE,))
     return [table] if lines else []
 
 
-def relevant_clauses(report: Row) -> list[Table]:
-    """Return the clauses about the kinds of data in the report, and the subject of each."""
+def relevant_clauses(report: Row, laws: bool = False) -> list[Table]:
+    """Return the subject of each clause that `norm_tables` names."""
     kinds = _kinds(report)
     rows = tuple(
         (norm.name, clause.reference, clause.subject)
-        for norm in taxonomy().norms
+        for norm in _norms(laws)
         for clause in norm.clauses
         if any(clause.reference in kind.references(norm.key) for kind in kinds)
     )
     columns = ("norm", "clause", "is about")
-    notes = tuple(f"{norm.name}: {norm.title}." for norm in taxonomy().norms)
+    notes = tuple(f"{norm.name}: {norm.title}." for norm in _norms(laws))
     return [Table(title="The clauses", columns=columns, rows=rows, notes=notes)] if rows else []
+
+
+def _norms(laws: bool) -> list[Norm]:
+    return [norm for norm in taxonomy().norms if laws or norm.key == "gdpr"]
 
 
 def _kinds(report: Row) -> dict[Category, list[str]]:

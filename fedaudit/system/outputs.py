@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.system.files import atomic_text, check_target, open_regular, read_json
+from fedaudit.system.files import atomic, check_target, open_regular, read_json
 
 _END = 2**16
 """Bytes at a file's beginning and at its end in which its mark is looked for."""
@@ -70,12 +70,14 @@ PAGE = OutputKind("a page", mark=f'name="generator" content="{GENERATOR}"'.encod
 SIGNED_TEXT = f"Written by {GENERATOR}."
 """The last line of a report in Markdown."""
 TEXT = OutputKind("a report in Markdown", mark=SIGNED_TEXT.encode())
+WORD = OutputKind("an annex for Word", mark=f"<dc:description>{GENERATOR}<".encode())
 TABLE = OutputKind("a report in CSV", mark=b"kind,plugin,metric,value,low,high,n,hits,")
 FORMS = {
     "html": PAGE,
     "json": REPORT,
     "markdown": TEXT,
-    "annex": TEXT,
+    "annex": PAGE,
+    "docx": WORD,
     "cyclonedx": CYCLONEDX,
     "sarif": SARIF,
     "csv": TABLE,
@@ -103,7 +105,8 @@ def check_output(path: Path, kind: OutputKind) -> None:
         )
 
 
-def write_output(path: Path, text: str, kind: OutputKind, mode: int = 0o644) -> None:
+def write_output(path: Path, content: str | bytes, kind: OutputKind, mode: int = 0o644) -> None:
     """Write an output, whole or not at all; raises as `check_output` and `atomic` do."""
     check_output(path, kind)
-    atomic_text(path, text, mode)
+    with atomic(path, mode) as temporary:
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -192,9 +192,11 @@ def test_the_command_adds_it_and_leaves_the_verdict(
     page = Path("out/report.html").read_text()
     assert "What defences would have bought and cost" in page
     for form in ("markdown", "annex"):
-        told = run("report", "out", "--format", form)
-        assert "What each defence would have cost" in told.out
-        assert report["defenses"]["recommendations"][0].split(":")[0] in told.out
+        run("report", "out", "--format", form, "--out", "told")
+        told = Path("told").read_text()
+        assert "What each defence would have cost" in told
+        assert report["defenses"]["recommendations"][0].split(":")[0] in told
+        Path("told").unlink()
     assert run("report", "out", "--verify").code == 0
 
 

@@ -81,7 +81,7 @@ def test_on_github_a_model_that_is_as_it_was_passes(here):
     done = bash(here, reports, GITHUB_STEP_SUMMARY=here / "summary.md")
     assert done.returncode == 0, done.stderr
     assert json.loads((here / "audit/audit.sarif").read_text())["version"] == "2.1.0"
-    assert (here / "audit/annex.md").read_text().startswith("# Annex")
+    assert "<h1>Annex" in (here / "audit/annex.html").read_text()
     assert "Against the baseline: pass" in (here / "summary.md").read_text()
 
 
@@ -94,7 +94,7 @@ def test_on_gitlab_one_leak_more_stops_the_release(here):
     done = bash(here, GITLAB_SCRIPT, OUT="again", BASELINE="other.json")
     assert done.returncode == 1, done.stderr
     assert "New and verified: 1 leak" in done.stdout
-    assert (here / "again/annex.md").exists()
+    assert (here / "again/annex.html").exists()
 
 
 def test_the_release_waits_for_the_audit():

@@ -17,19 +17,35 @@ def run(monkeypatch, capfd, tmp_path):
     return Command(monkeypatch, capfd)
 
 
-def test_an_annex_is_printed_or_written(run, tmp_path):
+def test_an_annex_is_written_beside_the_report_or_where_one_says(run, tmp_path):
     words = ("report", "out", "--format", "annex", "--owner", "Court 1", "--expires", "2027-06-30")
     done = run(*words)
-    assert done.code == 0
-    assert done.out.startswith("# Annex to the data protection impact assessment")
-    assert "- Owner: Court 1\n" in done.out
-    assert "- Expires: 2027-06-30\n" in done.out
-    assert run(*words, "--out", "annex.md").err == "Written: annex.md\n"
-    assert (tmp_path / "annex.md").read_text() == done.out
+    assert (done.code, done.err) == (0, "Written: out/annex.html\n")
+    text = (tmp_path / "out/annex.html").read_text()
+    assert "<h1>Annex to the data protection impact assessment" in text
+    assert "Owner: Court 1<" in text
+    assert "Expires: 2027-06-30<" in text
+    assert run(*words, "--out", "a.html").code == 0
+    assert (tmp_path / "a.html").read_text() == text
+    assert run("report", "out", "--format", "docx").err == "Written: out/annex.docx\n"
+    assert run("report", "out", "--format", "docx").code == 0  # it replaces its own
+
+
+def test_parties_are_called_by_their_titles(run, tmp_path):
+    words = ("report", "out", "--format", "html")
+    assert run(*words, "--party", "c1=St Mary's Hospital", "--owner", "The DPO").code == 0
+    page = (tmp_path / "out/report.html").read_text()
+    assert "By The DPO with fedaudit" in page
+    for wrong, says in (
+        (("--party", "c1"), "--party c1 has no title"),
+        (("--party", "c1=A", "--party", "c1=B"), "names c1 twice"),
+    ):
+        run.refused(2, *words, *wrong, says=says)
+    run.refused(2, "report", "out", "--laws", says="--party and --laws go with")
 
 
 def test_owner_and_expiry_go_with_forms_that_have_them(run):
-    for words in (("--owner", "us"), ("--format", "html", "--expires", "2027-01-01")):
+    for words in (("--owner", "us"), ("--format", "csv", "--expires", "2027-01-01")):
         run.refused(2, "report", "out", *words, says="--owner and --expires go with")
     run.refused(
         2, "report", "out", "--format", "annex", "--expires", "soon", says="soon is no date"

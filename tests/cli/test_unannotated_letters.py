@@ -41,9 +41,9 @@ def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the
     assert targets["CASE_NO"] == targets["WARD_NO"] == len(LETTERS)
     forms = {"terminal": done.stdout}
     for form in ("markdown", "annex", "html"):
-        words = ("--out", "page.html") if form == "html" else ()
+        words = ("--out", f"{form}.html") if form in ("annex", "html") else ()
         shown = fork.run("report", "out", "--format", form, *words, cwd=here)
-        forms[form] = (here / "page.html").read_text() if words else shown.stdout
+        forms[form] = (here / words[1]).read_text() if words else shown.stdout
     for form, shown_text in forms.items():
         text = " ".join(shown_text.replace("\\", "").split())
         told = text.index("Not looked for, so nothing is known of them")
@@ -60,7 +60,8 @@ def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(here):
         (*AUDIT, *PATTERNS, "--resume"),
         ("report", "out", "--verify"),
         *(("report", "out", "--format", form, "--out", f"made.{form}")
-          for form in ("html", "markdown", "json", "sarif", "csv", "excel", "annex", "cyclonedx")),
+          for form in ("html", "markdown", "json", "sarif", "csv", "excel", "annex", "docx",
+                       "cyclonedx")),
         ("compare", "out", "copy.json", "--json", "compared.json"),
         ("scrub", "letters.jsonl", "clean.jsonl", "--json", "counts.json", *PATTERNS),
         ("scrub", "letters.jsonl", "letters.jsonl"),

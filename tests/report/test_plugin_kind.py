@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from io import StringIO
 from pathlib import Path
@@ -122,13 +123,11 @@ def test_compare_and_the_gate_against_a_baseline_see_it():
 
 
 def test_the_annex_asks_and_answers_its_question():
-    text = annex.render(known()).replace("\\", "")
-    [line] = [line for line in text.splitlines() if "know the order of the records?" in line]
-    assert line.startswith("| 21 |")
-    assert "Oren et al. 2023" in line
-    assert "38 of 40" in line
-    assert "answered" in line
-    assert [line for line in text.splitlines() if "Withhold" in line]
+    text = re.sub(r"\s*<[^>]+>\s*", "|", annex.render(known()))
+    [row] = re.findall(r"\|21\|.*know the order of the records\?.*", text.replace("\n", ""))
+    for part in ("Oren et al. 2023", "answered", "38 of 40"):
+        assert part in row[:600]
+    assert "Withhold" in text
     last = claims(known())[-1]
     assert (last.item.name, last.score) == ("Q21", 0)
     requirements = json.loads(cyclonedx.render(known()))["definitions"]["standards"][0][

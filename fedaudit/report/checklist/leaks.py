@@ -31,6 +31,10 @@ SPECIAL = {
 CAME_OUT, TOLD_APART = "came out", "told apart"
 RECOGNISED = ("attribute_inference", "membership_inference")
 """Classes of attacks that extract nothing but distinguish true data from other data."""
+NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
+"""Labels of findings that are no data of a person."""
+PASSAGES = ("DOCUMENT", "TEXT")
+"""Labels of findings that are texts."""
 MOST_KINDS = 60
 ALL_CAN = (
     "Whoever stands nearer can do what those further off can: a client what the public can, the"
@@ -70,14 +74,14 @@ def likelihood(report: Row) -> Table:
     for row in headline_totals(report):
         like = [r for r in report["measurements"] if r["metric"] == row["metric"]]
         base, control = (query.comparable_row(like, row, name) for name in ("base", "control"))
-        queries = _queries(report, row)
+        asked = queries(report, row)
         cells.append(
             (
                 f"{row['plugin']} {row['metric'].replace('_', ' ')}",
                 result(row),
                 NONE if base is None else result(base),
                 _chance(report, row, control),
-                NONE if queries is None else number(queries),
+                NONE if asked is None else number(asked),
             )
         )
     columns = ("what", "model [95 %]", "base [95 %]", "guessing", "queries")
@@ -85,7 +89,7 @@ def likelihood(report: Row) -> Table:
     return Table(title="Likelihood and cost", columns=columns, rows=tuple(cells), numeric=numeric)
 
 
-def _queries(report: Row, row: Row) -> float | None:
+def queries(report: Row, row: Row) -> float | None:
     """Return how many continuations an attack asked for, under its key if it had one."""
     scope = row["scope"]
     counts = [
@@ -143,7 +147,7 @@ def disclosure_modes(report: Row) -> list[str]:
 def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
     worst: dict[str, int] = {}
     for finding in findings:
-        key = str(finding["evidence"].get("hmac") or finding["id"])
+        key = identity(finding)
         worst[key] = min(worst.get(key, len(SEVERITIES)), SEVERITIES.index(finding["severity"]))
     counts = (sum(level == index for level in worst.values()) for index in range(len(SEVERITIES)))
     plugins = sorted({str(f["measurement"]).partition(" ")[0] for f in findings})
@@ -170,13 +174,30 @@ def _begins(clause: str, start: str) -> bool:
     return suffix != clause and not suffix[:1].isdigit()
 
 
-def verified(report: Row) -> list[Row]:
-    """Return the findings that are verified leaks: personal data or texts that came out."""
-    excluded_labels = ("WATERMARK", "GATE", "CANARY")
+def came_out(report: Row) -> list[Row]:
+    """Return the findings of data or texts that came out, and that chance does not explain.
+
+    Each passage is tested by itself; strings are tested together, so all strings count.
+    """
     pairs = zip(report["findings"], disclosure_modes(report), strict=True)
-    leaks = (finding for finding, mode in pairs if mode == CAME_OUT)
-    leaks = (finding for finding in leaks if finding["severity"] != "unverified")
-    return [finding for finding in leaks if finding["label"] not in excluded_labels]
+    found = (f for f, mode in pairs if mode == CAME_OUT and f["severity"] != "unverified")
+    found = (f for f in found if f["label"] not in NOT_PERSONAL)
+    return [f for f in found if f["label"] not in PASSAGES or _stands(report, f)]
+
+
+def verified(report: Row) -> list[Row]:
+    """Return the findings of `came_out` that are proven leaks, each by its own p value."""
+    return [finding for finding in came_out(report) if _stands(report, finding)]
+
+
+def _stands(report: Row, finding: Row) -> bool:
+    p_value = finding["evidence"].get("p_value")
+    return p_value is None or p_value <= report["verdict"].get("level", 1.0)
+
+
+def identity(finding: Row) -> str:
+    """Return the same text for all findings of one string."""
+    return str(finding["evidence"].get("hmac") or finding["id"])
 
 
 def persons(report: Row) -> list[Row]:
@@ -192,7 +213,7 @@ def persons(report: Row) -> list[Row]:
 
 def parties(report: Row) -> list[str]:
     """Return whose records were audited: files of victims, and clients that rows name."""
-    named = {str(v) for path, v in _options(report["run"]["config"]) if path in ("victim", "data")}
+    named = {str(v) for path, v in options(report["run"]["config"]) if path in ("victim", "data")}
     for row in (*report["measurements"], *report["findings"]):
         where = row.get("scope") or row.get("evidence") or {}
         names = (where.get(key) for key in ("victim", "client"))
@@ -200,10 +221,10 @@ def parties(report: Row) -> list[str]:
     return sorted(named)
 
 
-def _options(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def options(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the options of a run that are strings, with those of its steps."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _options(value)
+            yield from options(value)
         elif isinstance(value, str) and value:
             yield key, value

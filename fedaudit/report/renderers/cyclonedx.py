@@ -19,7 +19,7 @@ from fedaudit.report.checklist.claims import AssessedClaim, claims
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import questions
 from fedaudit.report.checklist.stated import RESISTANCE
-from fedaudit.report.checklist.validity import ReportOwner
+from fedaudit.report.checklist.validity import NOT_OWNED, ReportOwner
 from fedaudit.report.comparison import row_key
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
@@ -29,10 +29,9 @@ SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:fedaudit:cyclonedx")
 MODEL, ASSESSOR, STANDARD = "model", "assessor", "standard"
 FINDINGS = "evidence:findings"
-NOBODY = ReportOwner()
 
 
-def render(report: Row, owned: ReportOwner = NOBODY) -> str:
+def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
     """Return a valid report's document as one bill of materials with declarations."""
     run, target = report["run"], report["target"]
     serial = uuid.uuid5(NAMESPACE, make_visible(f"{run['id']} {target['sha256']}"))

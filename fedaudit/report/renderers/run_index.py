@@ -1,10 +1,7 @@
 """A folder of runs as one HTML page: sortable, nothing loaded, nothing run but its own script."""
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +16,8 @@ from fedaudit.report.index.tables import (
 )
 from fedaudit.report.index.trends import Trend, trends
 from fedaudit.report.number_format import percent
-from fedaudit.report.renderers.html_environment import html_environment
+from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables.table import NONE
-from fedaudit.system.outputs import GENERATOR
 
 WIDTH, HEIGHT, LEFT, TOP = 480, 180, 56, 12
 MOST_CURVES = 6
@@ -50,33 +46,25 @@ class TrendFigure:
 
 def render(entries: Sequence[RunEntry], title: str) -> str:
     """Return the index of `entries`; every text in it is escaped, links stay below the folder."""
-    environment = html_environment()
-    texts = {
-        name: files("fedaudit.report").joinpath(name).read_text(encoding="utf-8")
-        for name in ("run_index.html.j2", "run_index.js")
-    }
-    digest = hashlib.sha256(texts["run_index.js"].encode()).digest()
     all_trends = trends(entries)
-    return environment.from_string(texts["run_index.html.j2"]).render(
-        title=title,
-        generator=GENERATOR,
-        script=_Script(texts["run_index.js"]),
-        hash=base64.b64encode(digest).decode(),
-        columns=("run", "command", "started", "model", "round", "release", "verdict", "findings"),
-        rows=[_row(entry) for entry in entries if not entry.problem],
-        figures=[*filter(None, map(_figure, _federations(all_trends)))],
-        tables=[*trend_tables(all_trends), *problems_table(entries)],
-        box=(WIDTH, HEIGHT, LEFT, TOP),
-    )
-
-
-class _Script(str):
-    """Our own script, which goes into the page unescaped."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return self
+    content = {
+        "title": title,
+        "columns": (
+            "run",
+            "command",
+            "started",
+            "model",
+            "round",
+            "release",
+            "verdict",
+            "findings",
+        ),
+        "rows": [_row(entry) for entry in entries if not entry.problem],
+        "figures": [*filter(None, map(_figure, _federations(all_trends)))],
+        "tables": [*trend_tables(all_trends), *problems_table(entries)],
+        "box": (WIDTH, HEIGHT, LEFT, TOP),
+    }
+    return render_page("run_index", content)
 
 
 def _row(entry: RunEntry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fedaudit.report.kinds import memorization
 from fedaudit.report.kinds.general import tables_of
 from fedaudit.report.kinds.registry import FIRST, is_ours, kind_of, kinds_of
 from fedaudit.report.number_format import count, format_measurement
-from fedaudit.report.pii_categories import category_tables
+from fedaudit.report.pii_categories import category_tables, norm_tables
 from fedaudit.report.query import SEVERITIES, Row, missing_reasons
 from fedaudit.report.redaction import is_mask, readable_mask
 from fedaudit.report.tables.comparison import tradeoffs
@@ -42,8 +42,8 @@ FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "roun
 """The columns of flagged clients, and what they are called in a finding's evidence."""
 
 
-def attack_tables(report: Row) -> list[Table]:
-    """Return the tables of what came out of the model."""
+def attack_tables(report: Row, *, laws: bool = False) -> list[Table]:
+    """Return the tables of what came out of the model, with the GDPR's clauses or all laws'."""
     full_report, report = report, without_pairs(report)
     tables = (
         *tables_of(FIRST, full_report),
@@ -63,6 +63,7 @@ def attack_tables(report: Row) -> list[Table]:
         *inference(report),
         *tables_of((kind for kind in kinds_of(report) if kind not in FIRST), report),
         *category_tables(report),
+        *norm_tables(report, laws),
         *evidence(full_report),
     )
     return [table for table in tables if table.columns]
@@ -149,7 +150,7 @@ def leak_table(report: Row, most: int) -> list[Table]:
         rows=tuple(
             (
                 finding["severity"],
-                _leak(finding),
+                leak_name(finding),
                 *((finding["measurement"],) if len(attacks) > 1 else ()),
                 *(format_cell(finding["evidence"].get(name)) for name in names),
                 finding["id"],
@@ -196,7 +197,7 @@ def _everywhere(row: Row) -> str:
     return measurements.scope_text(row, row["scope"]) or NONE
 
 
-def _leak(finding: Mapping[str, Any]) -> str:
+def leak_name(finding: Mapping[str, Any]) -> str:
     """Return the mask in a finding's evidence, or its label where there is none."""
     evidence = finding["evidence"]
     if "hmac" not in evidence or "length" not in evidence:

@@ -126,3 +126,8 @@ def used_terms(text: str, kinds: Iterable[Kind]) -> dict[str, str]:
 def _pattern(term: str) -> re.Pattern[str]:
     words = ALIASES.get(term) or rf"\b{re.escape(term)}(s|es)?\b"
     return re.compile(words, 0 if term.isupper() or term == "HMAC" else re.IGNORECASE)
+
+
+def term_ids(terms: Iterable[str]) -> dict[str, str]:
+    """Return an id for each term, by which a page links to it."""
+    return {term: f"term-{re.sub('[^a-z0-9]+', '-', term.lower())}" for term in terms}

@@ -1,0 +1,241 @@
+"""What an officer asks first of a report: whose data, how many people, which kinds, what now."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from fedaudit.pii.taxonomy import category
+from fedaudit.report.checklist import leaks
+from fedaudit.report.checklist.attackers import (
+    CLIENT,
+    KEY_HOLDER,
+    KNOWLEDGE,
+    PUBLIC,
+    SERVER,
+    attack_class,
+    headline_totals,
+    position_of,
+)
+from fedaudit.report.checklist.measures import measures
+from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
+from fedaudit.report.number_format import format_rate, number
+from fedaudit.report.query import Row
+from fedaudit.report.tables.grouping import variants_of
+from fedaudit.report.text.searched_kinds import Unsearched, unsearched
+from fedaudit.report.text.summary import is_attribution
+from fedaudit.report.verdict.recheck import judgements
+
+WHO = {
+    PUBLIC: "Anyone who can ask the model",
+    CLIENT: "Any member of the federation",
+    KEY_HOLDER: "Anyone who holds a key",
+    SERVER: "The server",
+}
+"""The attacker's positions as the subject of a sentence."""
+WITH = {
+    "own records": "with records of its own",
+    "victim's prefix": "and knows how a record begins",
+    "records to test": "and has the record already",
+    "candidates": "and can list what the answer may be",
+    "canaries": "and knows the canaries",
+}
+"""What an attacker must have, behind the subject."""
+OUTCOMES = {
+    "exfiltration": "strings of personal data came out",
+    "regurgitation": "passages were repeated word for word",
+    "attribute_inference": "blanked-out strings were picked among others",
+}
+"""What a class of attacks counts."""
+COUNTS = ("coverage", "extraction_recall", "inference_accuracy")
+"""Metrics of what OUTCOMES says."""
+PASSAGES = {"DOCUMENT": "whole passages", "TEXT": "passages of texts"}
+"""What labels that name no kind of personal data stand for."""
+NOT_LOOKED_FOR = "Not looked for"
+MOST = 4
+"""How many kinds, parties or attacks a line names before it counts the rest."""
+
+
+class Fact(NamedTuple):
+    """One question of the reader, and the sentences that answer it."""
+
+    question: str
+    answer: tuple[str, ...]
+
+
+def brief(report: Row, owned: ReportOwner = NOT_OWNED) -> list[Fact]:
+    """Return the first answers of an audit's report, in reading order."""
+    variants = variants_of(report["measurements"])
+    if len(variants) > 1:
+        answers = {
+            "What was compared": iter([f"{len(variants):,} variants: {_list(variants)}."]),
+            "What to do now": _actions(report),
+        }
+    elif is_attribution(report):
+        answers = {"Which parties": _flagged(report), "What to do now": _actions(report)}
+    else:
+        answers = {
+            "Whose data": _whose(report, owned),
+            "How many people": _how_many(report),
+            "Which kinds of data": _which_kinds(report),
+            "Who could do it": _who(report),
+            "What to do now": _actions(report),
+            NOT_LOOKED_FOR: _not_looked_for(report),
+        }
+        if any(row["kind"] == "attribution" for row in report["measurements"]):
+            answers["Which parties trained on marked documents"] = _flagged(report)
+    answers["Valid until"] = iter([_valid(owned)])
+    return [Fact(question, lines) for question, found in answers.items() if (lines := (*found,))]
+
+
+def byline(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
+    """Return who made the report, with what and when, in a line."""
+    version = report["environment"]["versions"].get("fedaudit", "of an unknown version")
+    declared = (report.get("context") or {}).get("declared_by")
+    responsible = owned.owner or declared
+    made = f"{'By ' + responsible + ' with' if responsible else 'By'} fedaudit {version}"
+    return f"{made} on {in_words(issued(report))}, run {report['run']['id']}"
+
+
+def in_words(day: date) -> str:
+    """Return a date as `28 November 2026`."""
+    return f"{day.day} {day:%B %Y}"
+
+
+def party_names(report: Row, owned: ReportOwner = NOT_OWNED) -> Mapping[str, str]:
+    """Return what parties are called by their names in the report; the owner's names come first."""
+    declared = (report.get("context") or {}).get("parties") or {}
+    return {str(name): str(title) for name, title in {**declared, **owned.parties}.items()}
+
+
+def parties(report: Row, role: str, owned: ReportOwner = NOT_OWNED) -> list[str]:
+    """Return the parties that are `victim` or `attacker`: their titles, never a path."""
+    options = {"victim": ("victim",), "attacker": ("prefixes", "attacker")}[role]
+    found = {Path(v).stem for key, v in leaks.options(report["run"]["config"]) if key in options}
+    for row in (*report["measurements"], *report["findings"]):
+        where = row.get("scope") or row.get("evidence") or {}
+        if isinstance(name := where.get(role), str):
+            found.add(name)
+    titles = party_names(report, owned)
+    return [f"{titles[name]} ({name})" if name in titles else name for name in sorted(found)]
+
+
+def _whose(report: Row, owned: ReportOwner) -> Iterator[str]:
+    victims, attackers = (parties(report, role, owned) for role in ("victim", "attacker"))
+    if victims:
+        asked = f", asked for by {_list(attackers)}" if attackers and attackers != victims else ""
+        yield f"Records of {_list(victims)}{asked}."
+    elif attackers:
+        yield f"Only the records of {_list(attackers)}, who asked."
+    else:
+        yield "The report does not say whose."
+
+
+def _how_many(report: Row) -> Iterator[str]:
+    people = [row for row in leaks.persons(report) if row["n"]]
+    if people:
+        worst = max(people, key=lambda row: row["value"])
+        yield f"{number(worst['value'])} of {worst['n']:,} people are exposed."
+    else:
+        yield "People were not counted, because no record says whose it is (group)."
+    for name, words in OUTCOMES.items():
+        rows = [row for row in headline_totals(report) if attack_class(row) == name]
+        rows = [row for row in rows if row["scope"].get("key") != "right" and row["n"]]
+        rows = [row for row in rows if row["metric"] in COUNTS]
+        if rows:
+            worst = max(rows, key=lambda row: (is_judged_as(report, row, "fail"), row["value"]))
+            count = format_rate(worst).partition(",")[0]
+            doubt = (
+                ""
+                if is_judged_as(report, worst, "fail") or not worst["value"]
+                else ", which chance may explain"
+            )
+            yield f"{count} {words}{doubt}."
+
+
+def is_judged_as(report: Row, row: Row, status: str) -> bool:
+    """Tell whether a judgement of this row has this status."""
+    judged = [j["measurement"] for j in judgements(report) if j["status"] == status]
+    names = ("plugin", "metric", "scope", "value")
+    return any(m is not None and all(m[name] == row[name] for name in names) for m in judged)
+
+
+def _which_kinds(report: Row) -> Iterator[str]:
+    found: dict[str, set[str]] = {}
+    for finding in leaks.came_out(report):
+        found.setdefault(kind_name(finding["label"]), set()).add(leaks.identity(finding))
+    if not found:
+        yield "None that chance does not explain."
+        return
+    special = {name: leaks.special(name) for name in found}
+    names = sorted(found, key=lambda name: (not special[name], -len(found[name]), name))
+    texts = [
+        f"{name} {len(found[name]):,}{f' ({special[name]})' if special[name] else ''}"
+        for name in names
+    ]
+    yield f"{_list(texts)}."
+    if not any(special.values()):
+        yield "None of the special kinds of GDPR 9, 10 and 87 is among them."
+
+
+def kind_name(label: str) -> str:
+    """Return the kind of data that a label of findings stands for."""
+    kind = category(label)
+    return kind.name if kind else PASSAGES.get(label, label)
+
+
+def _who(report: Row) -> Iterator[str]:
+    failed = [j["measurement"] for j in judgements(report) if j["status"] == "fail"]
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for row in filter(None, failed):
+        if not attack_class(row):
+            continue
+        plugin = str(row["plugin"])
+        subject = WHO.get(position_of(row), "An attacker whose place the attack does not state")
+        having = WITH.get(KNOWLEDGE.get(plugin, ""), "")
+        queries = leaks.queries(report, row)
+        cost = "" if queries is None else f", {number(queries)} questions"
+        lines.setdefault((subject, having), {})[plugin] = f"{plugin}{cost}"
+    for (subject, having), attacks in lines.items():
+        yield f"{' '.join(filter(None, (subject, having)))} ({_list([*attacks.values()], '; ')})."
+    if not lines:
+        tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
+        yield f"None of the attackers that were tried: {_list([*tried]) or 'no attack was made'}."
+
+
+def _actions(report: Row) -> Iterator[str]:
+    return (measure.action for measure in measures(report))
+
+
+def _not_looked_for(report: Row) -> Iterator[str]:
+    for missing in unsearched(report) or [Unsearched("", (), (), ())]:
+        special = [f"{', '.join(names)} (GDPR {clause})" for clause, names in missing.special]
+        rest = f"{len(missing.rest)} other kinds of personal data" if missing.rest else ""
+        if texts := [*special, *filter(None, [rest])]:
+            yield f"{'; '.join(texts)}."
+    if not unsearched(report):
+        yield "Personal data beyond what the records' annotation names."
+    classes = [e["class"] for e in report.get("coverage", ()) if e["status"] == "not_run"]
+    if classes:
+        yield f"Attacks: {_list([name.replace('_', ' ') for name in classes])}."
+    if "coverage" not in report:
+        yield "Attacks of other classes, which fedaudit audit makes."
+
+
+def _flagged(report: Row) -> Iterator[str]:
+    flagged = [f["evidence"].get("client") for f in report["findings"] if f["label"] == "WATERMARK"]
+    rows = [row for row in report["measurements"] if row["kind"] == "attribution"]
+    clients = {str(row["scope"]["client"]) for row in rows if "client" in row["scope"]}
+    if names := sorted({str(name) for name in flagged if name is not None}):
+        yield f"{_list(names)} of {len(clients):,} that were tested. A flag is evidence, not proof."
+    else:
+        yield f"None of {len(clients):,} that were tested."
+
+
+def _valid(owned: ReportOwner) -> str:
+    return f"{in_words(owned.expires)}. {UNTIL}" if owned.expires else UNTIL
+
+
+def _list(names: list[str], separator: str = ", ") -> str:
+    remaining = len(names) - MOST
+    return separator.join([*names[:MOST], *([f"{remaining:,} more"] if remaining > 0 else [])])
