@@ -83,7 +83,7 @@ check: .venv/installed
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
 extras: .tools/installed
-	for extra in dev flower pandas parquet ray; do \
+	for extra in dev docx flower pandas parquet ray; do \
 		echo "fedaudit[$$extra]" && .tools/bin/uv --no-config pip compile pyproject.toml --quiet \
 			--python-version 3.11 --extra $$extra --constraint constraints.txt \
 			--output-file .tools/$$extra.txt || exit 1; \

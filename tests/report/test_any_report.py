@@ -138,7 +138,7 @@ def test_any_rows_can_be_shown(rows):
     assert max(map(cell_len, texts[0].splitlines())) <= 80
     for text in texts:
         assert not any(is_hidden(char) for char in text if char != "\n")
-    assert "<script" not in texts[1]
+    assert texts[1].count("<script") == 1  # the page's own
     assert "<" not in texts[2]
     signs = {
         child.type

@@ -62,7 +62,7 @@ class Chart:
         """Return the chart with all lengths in units of which the scale has `width`."""
 
         def scale(share: float | None) -> float | None:
-            return None if share is None else round(min(share / self.top, 1.0) * width, 1)
+            return None if share is None else round(max(0.0, min(share / self.top, 1.0)) * width, 1)
 
         bars = (
             replace(
@@ -103,20 +103,22 @@ def _attacks(report: Row) -> Iterator[Bar]:
         *query.by_plugin(query.inference_rows(report, labelled=False)).values(),
     ]
     bars = []
-    for group in groups:
-        if grouping.has_many_lines(group):
-            hidden = grouping.column_scopes(group)
-            rows = grouping.preferred_source_rows(group)
-            bars += [
-                _bar(report, row, group, _view_name(row, hidden)) for row in rows if _is_share(row)
-            ]
-    shown = {id(row) for group in groups if grouping.has_many_lines(group) for row in group}
-    plugins = {row["plugin"] for group in groups for row in group if id(row) in shown}
+    viewed = [group for group in groups if grouping.has_many_lines(group) or _has_pairs(group)]
+    for group in viewed:
+        hidden = grouping.column_scopes(group)
+        rows = [row for row in grouping.preferred_source_rows(group) if _is_share(row)]
+        bars += [_bar(report, row, group, _view_name(row, hidden)) for row in rows]
+    plugins = {row["plugin"] for group in viewed for row in group}
     for row in headline_totals(report):
         if _is_share(row) and row["plugin"] not in plugins:
             group = [one for one in report["measurements"] if one["metric"] == row["metric"]]
             bars.append(_bar(report, row, group, _attack_name(row)))
     yield from _headed("By attack", bars)
+
+
+def _has_pairs(group: Sequence[Row]) -> bool:
+    """Tell whether rows are of several pairs of attacker and victim."""
+    return any("attacker" in row["scope"] for row in group)
 
 
 def _kinds(report: Row) -> Iterator[Bar]:
@@ -143,7 +145,7 @@ def _headed(heading: str, bars: Sequence[Bar]) -> Iterator[Bar]:
 
 
 def _is_share(row: Row) -> bool:
-    return row["value"] is not None and is_rate(row["metric"]) and row["value"] <= 1
+    return row["value"] is not None and is_rate(row["metric"]) and 0 <= row["value"] <= 1
 
 
 def _bar(report: Row, row: Row, group: Sequence[Row], name: str) -> Bar:
@@ -159,7 +161,7 @@ def _bar(report: Row, row: Row, group: Sequence[Row], name: str) -> Bar:
         value=row["value"],
         low=row["low"] if row["high"] is not None else None,
         high=row["high"] if row["low"] is not None else None,
-        marks=tuple((mark, at) for mark, at in marks if at is not None),
+        marks=tuple((mark, at) for mark, at in marks if at is not None and at <= 1),
         fails=is_judged_as(report, row, "fail"),
     )
 
@@ -169,10 +171,11 @@ def _attack_name(row: Row) -> str:
     records = "passages" if row["metric"] == "coverage" and "set" not in scope else ""
     counted = records or COUNTED.get(row["metric"], str(row["metric"]).replace("_", " "))
     count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
+    fpr = scope.get("fpr")
     parts = (
         counted,
         "" if count is None else f"of {count}",
-        f"at FPR {percent(scope['fpr'])}" if "fpr" in scope else "",
+        f"at FPR {percent(fpr)}" if isinstance(fpr, float) else "",
     )
     return f"{row['plugin']}: {' '.join(filter(None, parts))}"
 
@@ -181,11 +184,12 @@ def _view_name(row: Row, hidden: set[str]) -> str:
     """Return a name of what tells the row from others of its attack: variant, key, what varies."""
     scope = row["scope"]
     count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
+    source = str(scope.get("source"))
     parts = (
         str(row["plugin"]),
         grouping.variant_of(row) if "variant" in hidden else "",
         f"key {grouping.key_text(row)}" if grouping.key_text(row) else "",
-        "" if scope.get("source") == "tuned-not-base" else SOURCES.get(scope.get("source"), ""),
+        "" if source == "tuned-not-base" else SOURCES.get(source, ""),
         "" if "set" not in scope else display_name(SETS, scope["set"]),
         "" if count is None else f"{count} candidates",
         query.scope_of(row, {*hidden, "client", "detection"}),

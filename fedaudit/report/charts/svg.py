@@ -29,7 +29,7 @@ THEME = {
     "line": "#cccccc",
     "bad": "#b3261e",
     "good": "#1e7d34",
-    "open": "#a36a00",
+    "open": "#8a5800",
     "bar": "#9aa5b1",
     "blue": "#1f5fa8",
     "violet": "#6b3fa0",

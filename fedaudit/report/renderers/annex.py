@@ -97,7 +97,8 @@ def _verdict(report: Row, owned: ReportOwner) -> Iterator[Block]:
 def _of_assessment(report: Row, owned: ReportOwner) -> Iterator[Block]:
     yield Paragraph(f"{RESISTANCE} {NO_ADVICE}")
     rows = tuple((fact.question, " ".join(fact.answer)) for fact in brief.brief(report, owned))
-    yield Table(title="In short", columns=("question", "answer"), rows=rows)
+    yield Heading(2, "In short")
+    yield Table(title="First answers", columns=("question", "answer"), rows=rows)
     yield Heading(2, "Description of the processing and its purposes, GDPR 35(7)(a)")
     yield Paragraph(f"Purposes and legal basis: {BLANK}")
     yield from _model(report)
@@ -126,6 +127,7 @@ def _of_assessment(report: Row, owned: ReportOwner) -> Iterator[Block]:
             f"Views of data subjects or their representatives, GDPR 35(9): {BLANK}",
         )
     )
+    yield Heading(2, "Evidence for assessors")
     yield from _questions(report)
     yield _controls(report)
     yield from _end(report, owned, SIGNATURES)
@@ -137,7 +139,8 @@ def _of_accusation(report: Row, owned: ReportOwner) -> Iterator[Block]:
         f"of why. The party is heard first, and can repeat the test on its own update. {NO_ADVICE}"
     )
     rows = tuple((fact.question, " ".join(fact.answer)) for fact in brief.brief(report, owned))
-    yield Table(title="In short", columns=("question", "answer"), rows=rows)
+    yield Heading(2, "In short")
+    yield Table(title="First answers", columns=("question", "answer"), rows=rows)
     yield Heading(2, "What was tested")
     yield from _model(report)
     yield from overview.flagged_table(report, MOST_FLAGGED)
@@ -165,7 +168,7 @@ def _end(report: Row, owned: ReportOwner, signatures: tuple[str, ...]) -> Iterat
         )
     )
     rows = tuple((name, BLANK, BLANK, BLANK) for name in signatures)
-    yield Table(title="Signatures", columns=("", "name", "date", "signature"), rows=rows)
+    yield Table(title="Signatures", columns=("role", "name", "date", "signature"), rows=rows)
 
 
 def _searched(report: Row, owned: ReportOwner) -> tuple[str, ...]:
@@ -211,7 +214,7 @@ def _question_table(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
     open_ = sum(row[3] == "open" for row in rows)
     return Table(
         title=title,
-        columns=("", "question", "source", "status", "answer"),
+        columns=("number", "question", "source", "status", "answer"),
         rows=rows,
         notes=(f"{open_} of {len(rows)} are open. {OPEN}",),
     )

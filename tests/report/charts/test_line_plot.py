@@ -4,6 +4,7 @@ import itertools
 import re
 import subprocess
 import sys
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +15,6 @@ from svg_shapes import drawn_lines, texts, threshold_heights
 
 from fedaudit.report.charts.line_plot import GAP, HEIGHT, WIDTH, Line, LinePlot, spread_labels
 from fedaudit.report.charts.svg import THEME
-from fedaudit.report.renderers import html
 
 
 def plot(*lines, **settings):
@@ -163,7 +163,7 @@ def test_settings_in_the_current_folder_change_nothing(tmp_path, content):
 
 
 def test_colors_are_those_of_the_page():
-    style = html.files("fedaudit.report").joinpath("template.html.j2").read_text("utf-8")
+    style = files("fedaudit.report").joinpath("pages/page.css").read_text("utf-8")
     light = dict(re.findall(r"--(\w+): (#\w+)", style[: style.index("@media")]))
 
     def whole(color):

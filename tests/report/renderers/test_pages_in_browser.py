@@ -17,7 +17,7 @@ from example_report import example, hostile
 
 from fedaudit.report.document import write
 from fedaudit.report.index.entries import run_entries
-from fedaudit.report.renderers import html, run_index
+from fedaudit.report.renderers import annex, html, run_index
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium on the path")
@@ -71,6 +71,7 @@ def reports():
         ),
         "gate": gated_report.report(gated_report.study()),
         "memorization": memorized_report.document(*memorized),
+        "nothing": example(measurements=[], findings=[], claims=[], limits=[]).to_json(),
     }
 
 
@@ -80,6 +81,9 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, report in reports().items():
         (folder / f"{name}.html").write_text(html.render(report), "utf-8")
+    for name in ("extraction", "attribution"):
+        page = annex.render(reports()[name])
+        (folder / f"annex of {name}.html").write_text(page, "utf-8")
     for name in ("one", "two"):
         (folder / name).mkdir()
         write(example(), folder / name / "report.json")
@@ -87,7 +91,10 @@ def pages(tmp_path_factory):
     return {path.stem: path.as_uri() for path in sorted(folder.glob("*.html"))}
 
 
-NAMES = ("attribution", "extraction", "gate", "hostile", "index", "memorization")
+NAMES = (
+    *("annex of attribution", "annex of extraction", "attribution", "extraction", "gate"),
+    *("hostile", "index", "memorization", "nothing"),
+)
 
 
 @pytest.fixture
@@ -131,6 +138,51 @@ def test_on_paper(shown, name):
     assert page.evaluate(BEYOND) == []
     assert page.evaluate(CUT) == []
     assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_on_paper_all_that_is_folded_is_open(shown):
+    page = shown("extraction", PAPER, media="print")
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll("details")].map(
+          one => one.getBoundingClientRect().height - one.firstElementChild.offsetHeight)"""
+    )
+    assert len(heights) > 5
+    assert min(heights) > 10
+
+
+def test_the_first_screen_answers_the_officer_s_questions(shown):
+    page = shown("extraction", 1280)
+    for question in ("Verdict:", "Whose data", "How many people", "Who could do it", "What to do"):
+        box = page.get_by_text(question).first.bounding_box()
+        assert box["y"] + box["height"] < 900, question
+
+
+def test_findings_are_filtered_sorted_and_opened(shown):
+    page = shown("extraction", 1280)
+    rows = page.locator("#found tbody > tr")
+    page.locator("#findings + details > summary").click()
+    count = rows.count()
+    assert count > 1
+    page.get_by_label("Severity").select_option("high")
+    visible = page.locator("#found tbody > tr:visible")
+    assert 0 < visible.count() <= count
+    assert set(page.locator("#found tr:visible > td:first-child").all_inner_texts()) == {"high"}
+    page.get_by_role("searchbox").fill("no such leak")
+    assert visible.count() == 0
+    page.get_by_role("searchbox").fill("")
+    page.get_by_label("Severity").select_option("")
+    page.get_by_role("button", name="leak", exact=True).click()
+    leaks = page.locator("#found tbody > tr > td:nth-child(2)").all_inner_texts()
+    assert leaks == sorted(leaks)
+    page.locator("#found tbody details summary").first.click()
+    assert page.locator("#found tbody details[open] dt").count() > 0
+
+
+def test_a_link_opens_what_is_folded(shown):
+    page = shown("extraction", 1280)
+    assert not page.locator("#terms dt").first.is_visible()
+    page.get_by_role("link", name="Terms").click()
+    assert page.locator("#terms dt").first.is_visible()
 
 
 def test_a_table_of_runs_is_sorted_by_a_click(shown):

@@ -485,7 +485,7 @@ def test_hostile_variants_are_only_text(name):
     page = html.render(document)
     assert max(map(cell_len, printed(document))) <= 80
     assert page.count("<figure>") == 2
-    assert "<script" not in page
+    assert page.count("<script") == 1  # the page's own
     assert not any(is_hidden(char) for char in page if char != "\n")
 
 

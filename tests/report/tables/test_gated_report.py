@@ -20,6 +20,7 @@ from gated_report import (
 )
 from rich.cells import cell_len
 
+from fedaudit.report.charts.beside_chance import beside_chance
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import ONLY_RIGHT, attack_summaries
@@ -195,12 +196,17 @@ def test_the_answer_says_that_a_right_key_is_not_meant():
 
 
 def test_the_picture_has_a_bar_for_every_key():
-    [chart] = html.charts(report(inferred()))
-    assert [bar.name for bar in chart.bars] == [f"key {key}, tuned, 50 candidates" for key in KEYS]
-    # The longest interval, 25 of 100 up to 34.3 %, takes the 300 units.
-    assert chart.bars[0].high == 300
-    assert chart.bars[1].value == pytest.approx(300 * 0.04 / 0.3430, abs=0.2)
-    assert html.charts(report(picked(25))) == []
+    chart = beside_chance(report(inferred()))
+    names = [f"ranking, key {key}, tuned, 50 candidates" for key in KEYS]
+    assert [bar.name for bar in chart.bars] == names
+    # The longest interval, 25 of 100 up to 34.3 %, is on a scale up to 40 %.
+    assert chart.top == 0.4
+    drawn = chart.scaled(300).bars
+    assert drawn[0].high == pytest.approx(300 * 0.3430 / 0.4, abs=0.2)
+    assert drawn[1].value == pytest.approx(300 * 0.04 / 0.4, abs=0.2)
+    assert [bar.name for bar in beside_chance(report(picked(25))).bars] == [
+        "ranking: picked among candidates of 50"
+    ]
 
 
 # hostile text

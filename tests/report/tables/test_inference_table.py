@@ -131,9 +131,9 @@ def test_no_line_is_wider_than_the_console(width):
 
 def test_the_answer_speaks_of_inference():
     for rows, words in (
-        (pair(40, 4), "This model tells whose personal data"),
+        (pair(40, 4), "Where a name or a number is blanked out in these records, this model tells"),
         (pair(3, 3), "no more often than its base or guessing"),
-        ([accuracy(40, 100)], "does not settle whether this model tells whose"),
+        ([accuracy(40, 100)], "does not settle whether this model tells which name"),
         ([*extraction(), *pair(40, 4)], "can be pulled out of this model"),
     ):
         assert words in re.sub(r"\s+", " ", shown(rows))

@@ -131,7 +131,7 @@ def test_the_attackers_own_records_are_not_judged(hits):
     [
         (extracted(45), "fail", "can be pulled out"),
         (extracted(0, n=200), "pass", "With what was tried"),
-        (picked(40), "fail", "tells whose personal data"),
+        (picked(40), "fail", "tells which of several it was"),
         (recalled(0, n=104), "pass", "unasked"),
     ],
 )

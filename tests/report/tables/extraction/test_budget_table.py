@@ -228,5 +228,5 @@ def strange(draw):
 def test_any_sweep_can_be_shown(rows):
     document = report(rows)
     assert max(map(cell_len, printed(rows)), default=0) <= 80
-    assert "<script" not in html.render(document)
+    assert html.render(document).count("<script") == 1  # the page's own
     assert "<" not in markdown.render(document)
