@@ -1,6 +1,7 @@
 """To whom a model is released, as somebody declares it: nothing of it is ever inferred."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedaudit.api.errors import UsageError, unknown_name_error
@@ -31,6 +32,8 @@ class ReleaseContext:
     release: str = ""
     positions: tuple[str, ...] = ()
     declared_by: str = ""
+    parties: Mapping[str, str] = field(default_factory=dict)
+    """What parties are called, by their names in the report."""
 
     def __post_init__(self) -> None:
         if self.release and self.release not in RELEASES:
@@ -43,11 +46,12 @@ class ReleaseContext:
 
     def table(self) -> dict[str, Any]:
         """Return the context as a report holds it."""
-        return {
+        table = {
             "release": self.release or None,
             "positions": list(dict.fromkeys(self.positions)),
             "declared_by": self.declared_by or None,
         }
+        return {**table, "parties": dict(self.parties)} if self.parties else table
 
     def beyond(self, access: set[str]) -> list[str]:
         """Return the access used beyond the declared release; empty if no release was declared."""

@@ -84,6 +84,7 @@ def prepare(
     release: str = "",
     positions: Sequence[str] = (),
     declared_by: str = "",
+    parties: Mapping[str, str] | None = None,
     quick: bool = False,
     round: int | None = None,  # noqa: A002
     client: str | None = None,
@@ -111,7 +112,12 @@ def prepare(
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
     target, notes = _import_foreign_target(target, template)
     reader = InputReader()
-    context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
+    context = ReleaseContext(
+        release=release,
+        positions=tuple(positions),
+        declared_by=declared_by,
+        parties=parties or {},
+    )
     material = discover(
         None if target is None else str(target),
         None if adapter is None else str(adapter),

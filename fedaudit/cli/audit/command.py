@@ -90,6 +90,14 @@ def audit(
     declared_by: Annotated[
         str, typer.Option("--declared-by", help="Who declares release and positions.")
     ] = "",
+    party: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--party",
+            metavar="NAME=TITLE",
+            help='What pages call a party, as "c1=St Mary\'s Hospital". Repeatable.',
+        ),
+    ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
@@ -167,6 +175,7 @@ def audit(
     from fedaudit.cli.audit.defenses import chosen_defenses
     from fedaudit.cli.audit_runner import split_server_options
     from fedaudit.cli.console import print_note
+    from fedaudit.report.checklist.validity import party_titles
 
     before = None if baseline is None else read_baseline(baseline)
     set_, servers = split_server_options(with_patterns(set_, detector, pattern), ["vllm"])
@@ -183,6 +192,7 @@ def audit(
         release=release,
         positions=position or (),
         declared_by=declared_by,
+        parties=party_titles(party or ()),
         quick=quick,
         round=round_,
         client=client,

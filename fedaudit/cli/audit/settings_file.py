@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 NAME, TABLE = "fedaudit.toml", "audit"
 KEYS = (
     *("target", "adapter", "prefixes", "victim", "held-out", "canaries", "commitment"),
-    *("watermark", "policy", "release", "position", "declared-by", "round", "client"),
+    *("watermark", "policy", "release", "position", "declared-by", "party", "round", "client"),
     *("detector", "pattern", "template", "seed"),
 )
 """The options of `fedaudit audit` that the file may set: what is audited, and by which rules.
@@ -28,6 +28,7 @@ COMMENTS = {
     "victim": "the records that must not come out",
     "held-out": "records like the victim's that nobody trained on: without them no membership test",
     "policy": "default, strict, research, or a file of your own",
+    "party": "what pages call the parties",
     "pattern": "kinds of personal data of your own",
 }
 
@@ -155,6 +156,7 @@ def _lines(found: Mapping[str, str]) -> Iterator[str]:
         ("victim", '"theirs.jsonl"'),
         ("held-out", '"held_out.jsonl"'),
         ("policy", '"strict"'),
+        ("party", '["c1=St Mary\'s Hospital"]'),
         ("pattern", '["CASE_NUMBER=[A-Z]{2}/[0-9]{4}"]'),
     ):
         if key not in found:
