@@ -63,7 +63,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     from fedaudit.attribution.request import AttributionRequest, resolve_request
     from fedaudit.attribution.scores import write
     from fedaudit.attribution.server import estimation, sum_plan
-    from fedaudit.audit.inputs.reader import InputReader
+    from fedaudit.audit.input_files import InputReader
     from fedaudit.config import profile
     from fedaudit.config.options import build
     from fedaudit.reproduction.runner import variant_config

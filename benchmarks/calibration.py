@@ -35,7 +35,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Target
-from fedaudit.audit.preflight import prompt_start
+from fedaudit.audit import preflight
 from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.engine.loading.loader import load_base
@@ -72,7 +72,7 @@ class Auditor:
         rounds = sorted((folder / "rounds").glob("*/global"))
         self.tuned = Target(name="tuned", adapter=str(rounds[-1]))
         known = pii_occurrences(engine, self.own, CONTEXT)
-        self.beginning = prompt_start.choose_prompt_start(engine, self.tuned, known).chosen
+        self.beginning = preflight.choose_prompt_start(engine, self.tuned, known).chosen
         held_out = folder / "data" / "held_out.jsonl"
         self.held_out = list(corpus.read(held_out, FORM)) if held_out.exists() else []
 

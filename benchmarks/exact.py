@@ -23,7 +23,7 @@ from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import template
-from fedaudit.audit.preflight import prompt_start
+from fedaudit.audit import preflight
 from fedaudit.data import corpus
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
@@ -46,7 +46,7 @@ def made(run: Path) -> AttackContext:
     own, other = (list(corpus.read(run / "data" / f"{c}.jsonl", form)) for c in ("c0", "c1"))
     adapter = max((run / "rounds").glob("*/global"))
     tuned = Target(name="tuned", adapter=str(adapter))
-    begun = prompt_start.choose_prompt_start(
+    begun = preflight.choose_prompt_start(
         engine, tuned, pii_occurrences(engine, own, CONTEXT)
     ).chosen
     base = Target(name="base")

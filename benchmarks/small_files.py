@@ -19,7 +19,7 @@ from fedaudit import nano
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import FedauditError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
-from fedaudit.audit.preflight import adapter_effect, instrument
+from fedaudit.audit import preflight
 from fedaudit.engine.loading import checkpoint, loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
@@ -162,12 +162,13 @@ def outcome(base: Path, adapter: Path, documents: Sequence[Document]) -> tuple[l
     tuned = Target(name="tuned", adapter=str(adapter))
     try:
         engine = LocalEngine(loader.load_base(str(base)))
-        effect = adapter_effect.measure(engine, tuned, Target(name="base"), documents)
+        effect = preflight.measure_effect(engine, tuned, Target(name="base"), documents)
         said = answers(engine, adapter, documents)
     except FedauditError:
         return [], "refused"
     barred = [
-        f"`{row.metric}` {row.value:.2g}" for row in instrument.rows(adapter_effect.table(effect))
+        f"`{row.metric}` {row.value:.2g}"
+        for row in preflight.instrument_rows(preflight.effect_table(effect))
     ]
     named = ["named"] * bool(checkpoint.end_token_caveats(base))
     return said, ", ".join([*named, *(f"bars: {text}" for text in barred)]) or "goes through"

@@ -1,7 +1,31 @@
 """fedaudit: what private data can be pulled out of a federated fine-tuned language model.
 
-The public names for plugin authors are here and in `fedaudit.api.plugin`, `fedaudit.api.records`,
-`fedaudit.api.errors` and `fedaudit.extraction.prefix_attack`; none of them imports torch.
+`audit`, `extract`, `infer`, `memorize`, `simulate`, `attribute` and `Report` are what a notebook or
+a script imports; they are imported when they are first used, so that this package alone stays
+light. Authors of plugins import `fedaudit.api` and its kits.
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "audit": "fedaudit.audit.verbs",
+    "extract": "fedaudit.audit.verbs",
+    "infer": "fedaudit.audit.verbs",
+    "memorize": "fedaudit.audit.verbs",
+    "simulate": "fedaudit.simulation.session",
+    "attribute": "fedaudit.attribution.pipeline",
+    "Report": "fedaudit.report.document",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -2,31 +2,40 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from fedaudit.api.attribution import AttributionResult
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import copied_updates, measurements, plaintext, report
-from fedaudit.attribution.owner.worker_pool import DetectionPool
+from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
 from fedaudit.attribution.protocol import Watcher, run_protocol
-from fedaudit.attribution.request import ResolvedRequest, settings_of
+from fedaudit.attribution.request import (
+    AttributionRequest,
+    ResolvedRequest,
+    name_of,
+    resolve_request,
+    settings_of,
+)
+from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.data import corpus
 from fedaudit.federation import watermark_keys
 from fedaudit.federation.folder import (
     Federation,
+    FederationReader,
     unchecked_caveats,
 )
-
-if TYPE_CHECKING:
-    from fedaudit.report.document import Report
+from fedaudit.metrics.attribution.stouffer import THRESHOLD
+from fedaudit.report.document import Report, write
+from fedaudit.system.files import make_folder
 
 MAX_CLEAN_TEXTS = 64
 """The most held-out texts that are given to a method that needs clean texts."""
 
 
-def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -> "Report":
+def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -> Report:
     """Return the report of an attribution in a federation's folder, all parties in this process."""
     start_time = datetime.now(UTC)
     request = resolved.request
@@ -67,6 +76,67 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         device=request.worker_options.device,
         queries=plan.queries if plan else None,
     )
+
+
+def attribute(
+    rounds: str | Path,
+    *,
+    watermark: str | Path | None = None,
+    commitments: str | Path | None = None,
+    methods: Sequence[str] = (measurements.PROTOCOL,),
+    protocol: ProtocolConfig | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    threshold: float = THRESHOLD,
+    alpha: float = 0.01,
+    federations: int | None = None,
+    seed: int = 0,
+    workers: WorkerOptions | None = None,
+    out: str | Path | None = None,
+    watch: Watcher = lambda title: no_progress,
+) -> Report:
+    """Name the clients whose updates carry a watermark, as `fedaudit attribute`.
+
+    Args:
+        rounds: The federation's folder.
+        watermark: The owner's file of marks; a simulation has its own.
+        commitments: The commitments that the owner published before training.
+        methods: The protocol "fed_attr", or plugins of the kind "attribution", by name.
+        protocol: The settings of the protocol's sums.
+        options: Options of methods and of watermarks, by name.
+        threshold: The score from which on a client is flagged.
+        alpha: The share of innocent clients that may be flagged.
+        federations: How many simulated federations the report's error rates come from.
+        seed: The seed of everything random.
+        workers: The device, the dtype and the number of processes.
+        out: The report's folder; the default is one below `runs/attribute/`.
+        watch: Called with a title, returns the callback for the progress of that part.
+
+    Returns:
+        The report, which is also written into its folder.
+
+    Raises:
+        UsageError: For methods and options that do not exist, and without a file of marks.
+        InputError: For files that cannot be read or do not go together.
+    """
+    request = AttributionRequest(
+        rounds=Path(rounds),
+        watermark=Path(watermark) if watermark else None,
+        commitments=Path(commitments) if commitments else None,
+        methods=tuple(methods),
+        protocol_config=protocol or ProtocolConfig(),
+        options=options or {},
+        threshold=threshold,
+        alpha=alpha,
+        federations=federations,
+        seed=seed,
+        worker_options=workers or WorkerOptions(),
+    )
+    resolved = resolve_request(request, FederationReader())
+    done = run(resolved, watch)
+    folder = Path(out) if out else Path("runs/attribute") / name_of(resolved)
+    make_folder(folder)
+    write(done, folder / "report.json")
+    return done
 
 
 def _run_plaintext_methods(

@@ -19,11 +19,11 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, engine_for
 from fedaudit.attribution.server import stored_updates
-from fedaudit.audit import result_contract
 from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
+from fedaudit.report import result_contract
 
 
 def attribute(

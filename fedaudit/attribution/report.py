@@ -20,9 +20,9 @@ from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
-from fedaudit.audit import environment
-from fedaudit.audit.fingerprint import run_id
+from fedaudit.engine import environment
 from fedaudit.metrics.attribution import stouffer
+from fedaudit.report.run_header import run_id
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:

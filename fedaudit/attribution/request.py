@@ -14,13 +14,12 @@ from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.server import estimation, sum_plan
 from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
-from fedaudit.audit.fingerprint import run_id
-from fedaudit.audit.inputs.reader import InputReader
 from fedaudit.config import registry
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.federation.folder import Federation, check_consecutive
+from fedaudit.federation.folder import Federation, FederationReader, check_consecutive
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
+from fedaudit.report.run_header import run_id
 from fedaudit.system.files import existing_path
 
 
@@ -70,7 +69,7 @@ def check_methods(names: Sequence[str]) -> None:
             raise unknown_name_error("attribution", name, offered)
 
 
-def resolve_request(request: AttributionRequest, reader: InputReader) -> ResolvedRequest:
+def resolve_request(request: AttributionRequest, reader: FederationReader) -> ResolvedRequest:
     """Return the federation, marks and commitments of a request, after all checks without a model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.

@@ -12,18 +12,15 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
-from fedaudit.audit import attack_runner, evidence
+from fedaudit.audit import evidence, preflight
 from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.attack_pipeline import CONTEXT, prepare
-from fedaudit.audit.inputs import resolution
-from fedaudit.audit.inputs.clients import check_count
-from fedaudit.audit.inputs.files import annotated, reading_caveats
-from fedaudit.audit.inputs.input_file import InputFile
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.inputs.resolution import Inputs
-from fedaudit.audit.pipeline import AuditPipeline, AuditResults
-from fedaudit.audit.preflight import prompt_start
+from fedaudit.audit.attacks import CONTEXT, count_queries, prepare_context, response_cache
+from fedaudit.audit.clients import check_count
+from fedaudit.audit.input_files import InputFile, InputReader
+from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
+from fedaudit.audit.records import annotated, reading_caveats
 from fedaudit.audit.request import CrossClientRequest
+from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
 from fedaudit.extraction.matcher import TargetMatcher
@@ -61,7 +58,7 @@ def resolve(request: CrossClientRequest, reader: InputReader) -> CrossClientInpu
     names the client whose model everybody asks.
     """
     check_count(request.clients)
-    audited = resolution.resolve_target(request, reader)
+    audited = resolve_target(request, reader)
     _attacks(request)
     if audited.deployment and request.client is None:
         raise UsageError(
@@ -69,9 +66,9 @@ def resolve(request: CrossClientRequest, reader: InputReader) -> CrossClientInpu
             "adapter with --round, or name with --client the client whose deployed model "
             "everybody asks."
         )
-    form = resolution.form_of(request, audited)
+    form = form_of(request, audited)
     return CrossClientInputs(
-        **resolution.common_inputs(request, audited, reader, {}),
+        **common_inputs(request, audited, reader, {}),
         clients={client.name: reader.corpus(Path(client.path), form) for client in request.clients},
         control=reader.corpus(request.control, form) if request.control else None,
     )
@@ -107,16 +104,16 @@ class CrossClientPipeline(AuditPipeline[CrossClientInputs]):
         """Run every attack for every client, under every kind of key."""
         request, pooled = self.request, self._pooled_documents
         attacks = _attacks(request)
-        cache = attack_runner.response_cache(attacks)
+        cache = response_cache(attacks)
         views = model_views(engine, self.audited, request.keys)
         results: list[Result] = []
         measured: dict[str, Any] = {}
-        start: prompt_start.PromptStartScores | None = None
+        start: preflight.PromptStartScores | None = None
         for view in views:
-            start = start or prompt_start.choose_prompt_start(
+            start = start or preflight.choose_prompt_start(
                 view.engine, view.tuned, pii_occurrences(view.engine, pooled.documents, CONTEXT)
             )
-            context, before = prepare(
+            context, before = prepare_context(
                 view, self.audited, pooled, None, request, self.watch, start_scores=start
             )
             context = replace(context, control=self._control.documents if self._control else ())
@@ -126,7 +123,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientInputs]):
         self.finish_asking()
         names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
         results = evidence.mask_results(results, pooled.documents, self.redactor, names)
-        query_count = attack_runner.count_queries(results, cache, views)
+        query_count = count_queries(results, cache, views)
         return AuditResults(
             results=results, usage={"queries": _queries(attacks, query_count)}, **measured
         )

@@ -18,10 +18,8 @@ from fedaudit.api.records import Document, Finding, Measurement
 from fedaudit.data.corpus import DERIVED
 from fedaudit.report.document import to_plain
 from fedaudit.report.redaction import Redactor
+from fedaudit.report.result_contract import TEXT
 from fedaudit.system.outputs import REVEALED, write_output
-
-TEXT = "text"
-"""The field of the evidence that holds the leaked text."""
 
 MIN_PII_LENGTH = 4
 """The fewest characters of personal data that are looked for in texts written by plugins."""

@@ -1,6 +1,5 @@
 """The identity of a run: its settings, data, and the audited model."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -8,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
-from fedaudit.audit.endpoint import IDENTITY
 from fedaudit.config import registry
+from fedaudit.report.run_header import run_id
 
 if TYPE_CHECKING:
-    from fedaudit.audit.inputs.resolution import Inputs
+    from fedaudit.audit.inputs import Inputs
     from fedaudit.audit.request import AuditRequest
+
+IDENTITY = ("base", "base_url", "tokenizer", "context")
+"""The options that answers depend on; all others may change when an audit is resumed."""
 
 SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
 """Settings that change results by rounding at most: a resumed run may change them. Whether vLLM
@@ -61,12 +63,6 @@ def compute_fingerprint(inputs: "Inputs[Any]") -> RunFingerprint:
         facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
         adapter_sha256=adapter,
     )
-
-
-def run_id(config: Mapping[str, Any]) -> str:
-    """Return a short id for a run: a hash of its settings."""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:

@@ -3,29 +3,30 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.audit import attack_pipeline, cross_client
-from fedaudit.audit.epsilon import pipeline as epsilon
-from fedaudit.audit.epsilon.request import EpsilonRequest
-from fedaudit.audit.exposure import pipeline as exposure
-from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.inputs.resolution import Inputs
-from fedaudit.audit.memorization import pipeline as memorization
-from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit import attacks, cross_client, epsilon, exposure
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.inputs import Inputs
+from fedaudit.audit.memorization import run as memorization
 from fedaudit.audit.request import (
     AuditRequest,
     CrossClientRequest,
+    EpsilonRequest,
+    ExposureRequest,
     ExtractionRequest,
     InferenceRequest,
+    MemorizationRequest,
 )
+from fedaudit.audit.run import AuditPipeline
 
-RESOLVERS: Mapping[type[AuditRequest], Callable[[Any, InputReader], Inputs[Any]]] = {
-    ExtractionRequest: attack_pipeline.resolve,
-    InferenceRequest: attack_pipeline.resolve,
-    CrossClientRequest: cross_client.resolve,
-    MemorizationRequest: memorization.resolve,
-    ExposureRequest: exposure.resolve,
-    EpsilonRequest: epsilon.resolve,
+Resolver = Callable[[Any, InputReader], Inputs[Any]]
+
+BY_REQUEST: Mapping[type[AuditRequest], tuple[Resolver, type[AuditPipeline[Any]]]] = {
+    ExtractionRequest: (attacks.resolve, attacks.AttackPipeline),
+    InferenceRequest: (attacks.resolve, attacks.AttackPipeline),
+    CrossClientRequest: (cross_client.resolve, cross_client.CrossClientPipeline),
+    MemorizationRequest: (memorization.resolve, memorization.MemorizationPipeline),
+    ExposureRequest: (exposure.resolve, exposure.ExposurePipeline),
+    EpsilonRequest: (epsilon.resolve, epsilon.EpsilonPipeline),
 }
 
 
@@ -35,4 +36,9 @@ def resolve(request: AuditRequest, reader: InputReader) -> Inputs[Any]:
     Every error that needs no model is raised here: UsageError for an option or a plugin, InputError
     for a file. `reader` may have read some of the files already.
     """
-    return RESOLVERS[type(request)](request, reader)
+    return BY_REQUEST[type(request)][0](request, reader)
+
+
+def pipeline_of(request: AuditRequest) -> type[AuditPipeline[Any]]:
+    """Return the pipeline that runs a kind of request."""
+    return BY_REQUEST[type(request)][1]

@@ -5,39 +5,37 @@ AuditSession.resume(Path("part1")).run()
 AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
-from fedaudit.audit import evidence, merge
-from fedaudit.audit import resume as resumption
-from fedaudit.audit.attack_pipeline import AttackPipeline
-from fedaudit.audit.cross_client import CrossClientPipeline
-from fedaudit.audit.endpoint import Tell
-from fedaudit.audit.epsilon.pipeline import EpsilonPipeline
-from fedaudit.audit.epsilon.request import EpsilonRequest
-from fedaudit.audit.exposure.pipeline import ExposurePipeline
-from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.inputs.resolution import Inputs
-from fedaudit.audit.memorization.pipeline import MemorizationPipeline
-from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_listener, no_watcher
+from fedaudit.audit import evidence
+from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.request import (
     TEMPLATE,
     AuditRequest,
-    CrossClientRequest,
-    ExtractionRequest,
-    InferenceRequest,
 )
-from fedaudit.audit.resolve import resolve
+from fedaudit.audit.resolve import pipeline_of, resolve
+from fedaudit.audit.run import Audit, AuditPipeline, Tell, Watcher, no_listener, no_watcher
+from fedaudit.audit.stored_request import from_table, to_table
 from fedaudit.audit.target import RUNS, AuditTarget
-from fedaudit.cache.answers import FILE, AnswerCache, Shard, ShardComplete
+from fedaudit.cache.answers import (
+    FILE,
+    AnswerCache,
+    CacheHeader,
+    Shard,
+    ShardComplete,
+    load,
+    merged_cache,
+)
 from fedaudit.conversion import foreign_targets
+from fedaudit.engine import environment, factory
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.document import Report, read, write
@@ -48,20 +46,218 @@ from fedaudit.system.locks import locked
 from fedaudit.system.outputs import check_output
 from fedaudit.system.staging import remove_stale_stages
 
+
+@contextmanager
+def open_cache(
+    request: "AuditRequest",
+    fingerprint: RunFingerprint,
+    folder: Path,
+    *,
+    resume: bool = False,
+    audit_shard: Shard | None = None,
+) -> Iterator[AnswerCache]:
+    """Provide the cache of the audit in `folder`: the existing one, or a new one.
+
+    Raises UsageError if there is nothing to resume, and InputError for the cache of another audit
+    or shard and for an unfinished one without a request to resume.
+    """
+    header = CacheHeader(
+        run=fingerprint.run,
+        request=to_table(request),
+        config=fingerprint.facts,
+        shard=str(audit_shard) if audit_shard else None,
+        device=environment.machine_facts(request.device),
+    )
+    if audit_shard:
+        factory.check_shards(request.engine)
+    was_begun = (folder / FILE).exists() or was_stopped(folder)  # possibly without any answer
+    stored = load(folder, write=True)
+    try:
+        if stored is not None:
+            _check(stored, header, resume=resume)
+        elif resume and not was_begun:
+            raise _nothing(folder)
+        stored = stored or AnswerCache(folder, header, audit_shard)
+        yield stored
+    finally:
+        if stored is not None:
+            stored.close()
+
+
+def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest", Shard | None]:
+    """Return the request of the audit whose cache is in `folder`, and its shard.
+
+    Raises UsageError if there is no cache or if its audit asked a server that is not among
+    `servers`, and InputError for a cache without a request.
+    """
+    stored = load(folder, write=False)
+    if stored is None:
+        raise _nothing(folder)
+    shard = stored.shard if stored.header.shard else None
+    return from_table(stored.header.request, folder, servers), shard
+
+
+def _nothing(folder: Path) -> UsageError:
+    return UsageError(f"There is no unfinished audit in {folder} to resume.")
+
+
+def _check(stored: AnswerCache, header: CacheHeader, *, resume: bool) -> None:
+    """Refuse the cache of another audit, and one that the user did not ask to resume."""
+    differing = describe_changes(header.config, stored.header.config)
+    if differing:
+        raise InputError(
+            f"{stored.folder} holds the answers of another audit: {differing}. Choose another "
+            f"--out, or remove {stored.path}."
+        )
+    if header.shard != stored.header.shard:
+        default = "a whole audit"
+        raise InputError(
+            f"{stored.folder} holds the answers of {_shard(stored.header.shard, default)}, not "
+            f"of {_shard(header.shard, default)}: choose another --out."
+        )
+    if not resume:
+        state = "finished: fedaudit merge puts shards together" if stored.finished else "unfinished"
+        raise InputError(
+            f"{stored.folder} holds this very audit, {state}. Go on with --resume, or remove "
+            f"{stored.path} to begin again."
+        )
+
+
+def _shard(name: str | None, default: str) -> str:
+    return f"shard {name}" if name else default
+
+
+def resume_hint(kept: AnswerCache) -> str:
+    """Return a message with the number of answers kept and how to resume."""
+    if not kept.answers:
+        return "No answer was kept: give the same command to begin again."
+    count = kept.answers
+    summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
+    return f"{summary} Give the same command with --resume to go on."
+
+
+def was_stopped(folder: Path) -> bool:
+    """Tell whether the folder holds the report of an audit that was stopped."""
+    from fedaudit.report.document import read
+
+    path = folder / "report.json"
+    return path.exists() and read(path)["status"] == "interrupted"
+
+
+def interrupted_report(
+    request: "AuditRequest",
+    audited: AuditTarget,
+    fingerprint: RunFingerprint,
+    start_time: datetime,
+    kept: AnswerCache,
+) -> "Report":
+    """Return the report of an audit that was stopped: how to resume it, and no numbers."""
+    from fedaudit.report.run_header import build_report
+    from fedaudit.report.verdict.policy import RULE
+
+    return build_report(
+        status="interrupted",
+        command=request.command,
+        name=fingerprint.run,
+        config={**fingerprint.settings, "round": audited.round},
+        started=start_time,
+        base=audited.base,
+        adapter=audited.adapter_name,
+        sha256=fingerprint.adapter_sha256,
+        resumed_from=kept.resumed,
+        environment=environment.describe(request.device),
+        data=[],
+        seeds={request.purpose: request.seed},
+        verdict={"status": "inconclusive", "rule": RULE, "reasons": [STOPPED]},
+        limits=[STOPPED],
+    )
+
+
+STOPPED = (
+    "The audit was stopped before it had any result; give the same command with --resume to go on."
+)
+
+
+def read_shards(folders: Sequence[Path]) -> list[AnswerCache]:
+    """Return the shards in the given folders, in order: all of the audit's, each once.
+
+    Raises InputError if one is missing, duplicated, unfinished or of another audit than the others,
+    and UsageError if there is no folder at all.
+    """
+    if not folders:
+        raise UsageError("Name the folders of all shards.")
+    shards = [_load_shard(folder) for folder in folders]
+    first = shards[0]
+    for shard, folder in zip(shards, folders, strict=True):
+        differing = describe_changes(
+            {**shard.header.config, **shard.facts}, {**first.header.config, **first.facts}
+        )
+        if differing:
+            raise InputError(f"{folder} is of another audit than {folders[0]}: {differing}.")
+        if shard.shard.of != first.shard.of:
+            raise InputError(f"{folder} is shard {shard.shard}, and {folders[0]} {first.shard}.")
+    return _each_once(shards)
+
+
+def merged_request(
+    shards: Sequence[AnswerCache], device: str, servers: Sequence[str] = ()
+) -> "AuditRequest":
+    """Return the request of the whole audit, to run on `device` of this machine.
+
+    Raises InputError for a cache without a request, and UsageError for one that asked a
+    server which is not among `servers`.
+    """
+    request = from_table(shards[0].header.request, shards[0].folder, servers)
+    return replace(request, device=device, engine="local")
+
+
+def merged_answers(
+    fingerprint: RunFingerprint,
+    shards: Sequence[AnswerCache],
+) -> AnswerCache:
+    """Return the answers of all shards.
+
+    Raises InputError if the audited model or data have changed since.
+    """
+    first = shards[0]
+    differing = describe_changes(fingerprint.facts, first.header.config)
+    if differing:
+        raise InputError(f"What was asked of {first.folder} has changed since: {differing}.")
+    return merged_cache(shards)
+
+
+def _each_once(shards: Sequence[AnswerCache]) -> list[AnswerCache]:
+    by_number: dict[int, AnswerCache] = {}
+    for shard in shards:
+        if duplicate := by_number.get(shard.shard.number):
+            raise InputError(f"{shard.folder} and {duplicate.folder} are both shard {shard.shard}.")
+        by_number[shard.shard.number] = shard
+    numbers = range(1, shards[0].shard.of + 1)
+    if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in by_number]:
+        tail = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise InputError(f"There is no shard {', '.join(missing[:3])}{tail}: all parts are needed.")
+    return [by_number[number] for number in numbers]
+
+
+def _load_shard(folder: Path) -> AnswerCache:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: name the folder of a shard.")
+    stored = load(folder, write=False)
+    if stored is None:
+        raise InputError(f"{folder} holds no shard: there is no {FILE} in it.")
+    if stored.header.shard is None:
+        raise InputError(f"{folder} holds a whole audit's answers, not a shard's.")
+    if not stored.finished:
+        raise InputError(f"Shard {stored.shard} in {folder} is not finished: go on with --resume.")
+    return stored
+
+
 REPORT, REVEALED = "report.json", "revealed.jsonl"
-PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
-    ExtractionRequest: AttackPipeline,
-    InferenceRequest: AttackPipeline,
-    CrossClientRequest: CrossClientPipeline,
-    MemorizationRequest: MemorizationPipeline,
-    ExposureRequest: ExposurePipeline,
-    EpsilonRequest: EpsilonPipeline,
-}
 
 
 def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
     """Run an audit without a folder, so that neither answers nor a report are kept."""
-    pipeline = PIPELINES[type(request)]
+    pipeline = pipeline_of(request)
     inputs = resolve(request, InputReader())
     return pipeline(
         inputs=inputs,
@@ -100,8 +296,8 @@ class AuditSession:
         `shards` are finished ones to be merged, in order. `copy` is another file for the report;
         `reveal` writes the leaks in plain text into the folder. The default `redactor` masks with
         the user's key. `reader` has read some of the files already; `inputs` are those of the
-        request, if it was resolved before, and `pipeline` is needed for a kind of request that is
-        not in PIPELINES.
+        request, if it was resolved before, and `pipeline` runs them in place of
+        the one for that kind of request.
         """
         self.shard = Shard.parse(shard) if shard else None
         if self.shard and (copy or reveal):
@@ -109,7 +305,7 @@ class AuditSession:
         self._told: list[str] = []
         self.reveal = reveal
         self._copy, self._resume, self._shards = copy, resume, shards
-        self._pipeline = pipeline or PIPELINES[type(request)]
+        self._pipeline = pipeline or pipeline_of(request)
         if inputs is None:
             request = self._import_foreign_target(request, folder or RUNS)
             inputs = resolve(request, reader or InputReader())
@@ -147,7 +343,7 @@ class AuditSession:
         `options` are those of a session. Raises UsageError if no answer was kept, and InputError
         for a folder of another version.
         """
-        request, shard = resumption.stored_run(folder, servers)
+        request, shard = stored_run(folder, servers)
         request = replace(request, vllm=vllm) if vllm else request
         return cls(request, folder, shard=str(shard) if shard else None, resume=True, **options)
 
@@ -167,8 +363,8 @@ class AuditSession:
         `options` are those of a session. Raises InputError if a shard is missing, duplicated,
         unfinished or of another audit.
         """
-        shards = merge.read_shards(folders)
-        request = merge.merged_request(shards, device, servers)
+        shards = read_shards(folders)
+        request = merged_request(shards, device, servers)
         return cls(request, folder, shards=shards, **options)
 
     def run(
@@ -189,7 +385,7 @@ class AuditSession:
                 audit = self._measure(kept, watching or nullcontext(no_watcher), tell)
             except ShardComplete:
                 kept.finish()
-                if resumption.was_stopped(self.folder):
+                if was_stopped(self.folder):
                     (self.folder / REPORT).unlink()
                 return None
             self._save(audit.report)
@@ -212,8 +408,8 @@ class AuditSession:
 
     def _open_cache(self) -> AbstractContextManager[AnswerCache]:
         if self._shards:
-            return closing(merge.merged_answers(self.fingerprint, self._shards))
-        return resumption.open_cache(
+            return closing(merged_answers(self.fingerprint, self._shards))
+        return open_cache(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )
 
@@ -238,14 +434,14 @@ class AuditSession:
         except (KeyboardInterrupt, Interrupted) as error:
             if kept.merged:
                 raise Interrupted("Interrupted; the shards are as they were.") from error
-            if not (self.folder / REPORT).exists() or resumption.was_stopped(self.folder):
+            if not (self.folder / REPORT).exists() or was_stopped(self.folder):
                 with suppress(FedauditError):  # the disk may be full
-                    report = resumption.interrupted_report(
+                    report = interrupted_report(
                         self.request, self.audited, self.fingerprint, start_time, kept
                     )
                     self._save(report)
                     self._save_copy(report)
-            raise Interrupted(f"{_reason(error)} {resumption.resume_hint(kept)}") from error
+            raise Interrupted(f"{_reason(error)} {resume_hint(kept)}") from error
 
     def _save(self, report: Report) -> None:
         make_folder(self.folder)
@@ -269,7 +465,7 @@ class AuditSession:
         if folder.is_file():
             raise InputError(f"{folder} is a file; --out needs a folder.")
         path = folder / REPORT
-        stopped = (folder / FILE).exists() and resumption.was_stopped(folder)
+        stopped = (folder / FILE).exists() and was_stopped(folder)
         if path.exists() and not stopped and read(path)["run"]["id"] != self.fingerprint.run:
             raise InputError(
                 f"{folder} holds another run's report; choose another --out or remove it."

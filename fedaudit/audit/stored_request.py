@@ -14,28 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.audit.epsilon.request import EpsilonRequest
-from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.inputs.clients import ClientData, read_clients
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.request import (
-    AuditRequest,
-    CrossClientRequest,
-    ExtractionRequest,
-    InferenceRequest,
-)
+from fedaudit.audit.clients import read_clients
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.request import AuditRequest, ClientData
+from fedaudit.audit.resolve import BY_REQUEST
 from fedaudit.config.options import build
 from fedaudit.engine.remote.options import EndpointOptions, is_url
 from fedaudit.report.redaction import make_visible
 
-KINDS: Mapping[str, type[AuditRequest]] = {
-    kind.kind: kind
-    for kind in (
-        *(ExtractionRequest, CrossClientRequest, InferenceRequest),
-        *(MemorizationRequest, ExposureRequest, EpsilonRequest),
-    )
-}
+KINDS: Mapping[str, type[AuditRequest]] = {request.kind: request for request in BY_REQUEST}
 """The kinds of request that can be resumed and sharded, by their name in a cache."""
 NOT_KEPT = ("vllm",)
 """Fields left out, as they would let the author of a cache choose a program to run."""

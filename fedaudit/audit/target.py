@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
-from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.input_files import InputReader
 from fedaudit.conversion import bases
 from fedaudit.engine.loading import checkpoint
-from fedaudit.engine.remote.options import ServedModel, is_url
+from fedaudit.engine.remote.options import EndpointOptions, ServedModel, is_url
 from fedaudit.federation import adapter_options, adapter_origin, adapters, manifest
 from fedaudit.federation.folder import (
     DEPLOYED,
@@ -20,7 +21,12 @@ from fedaudit.federation.folder import (
 from fedaudit.system.files import suggest_neighbour
 from fedaudit.system.names import check_linked
 
+if TYPE_CHECKING:
+    from fedaudit.audit.request import AuditRequest
+
 RUNS = Path("runs")
+SERVED_KINDS = ("extract", "cross_client", "infer", "memorize")
+"""The kinds of request that can audit a model behind a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,3 +293,39 @@ def _is_path(name: str) -> bool:
         or "/" in remainder
         or bool(slash and Path(folder).is_dir())
     )
+
+
+def endpoint_target(request: "AuditRequest") -> AuditTarget:
+    """Return the served model that a request names; UsageError for options it does not allow."""
+    assert request.target is not None
+    if request.kind not in SERVED_KINDS:
+        raise UsageError(
+            f"{request.command} needs a federation or a model's files: a server is audited with "
+            "extract, infer and memorize."
+        )
+    file_options = {
+        "--adapter": request.adapter,
+        "--round": request.round is not None,
+        "--client": request.client,
+        "--key": request.keys,
+        "--engine": request.engine != "local",
+        "--counterfactual": request.counterfactual_path,
+        "--reference": request.reference_paths,
+    }
+    if option := next((name for name, value in file_options.items() if value), None):
+        raise UsageError(
+            f"{option} needs a model's files and does not work with a server, which serves a "
+            "model by its name (--model) and the base by another (--set endpoint.base=NAME)."
+        )
+    try:
+        served = ServedModel(
+            url=request.target,
+            model=request.model or "",
+            options=request.endpoint or EndpointOptions(),
+        )
+    except ValueError as error:
+        raise UsageError(f"--target: {error}") from None
+    if served.has_base and served.options.base == request.model and not served.options.base_url:
+        raise UsageError("endpoint.base names the model under audit itself, not its base.")
+    name = served.base_name if served.has_base else served.name
+    return AuditTarget(base=name, served=served)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.options import settings_by_plugin
 
 if TYPE_CHECKING:
-    from fedaudit.audit.inputs.reader import InputReader
-    from fedaudit.audit.pipeline import Watcher
+    from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.request import AuditRequest
+    from fedaudit.audit.run import Watcher
     from fedaudit.audit.session import AuditSession
 
 

@@ -7,8 +7,8 @@ def doctor() -> int:
     It checks plugins, the built-in model, devices and offline detection.
     """
     from fedaudit.api.errors import InputError
-    from fedaudit.audit.doctor import checks
     from fedaudit.cli.console import print_item
+    from fedaudit.cli.doctor_checks import checks
 
     fit = True
     for title, check in checks():

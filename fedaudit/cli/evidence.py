@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.console import print_text
 
 if TYPE_CHECKING:
-    from fedaudit.audit.verification.report import Check
+    from fedaudit.report.check import Check
 
 DIFFERS = 1
 """The exit code where something differs from what the report says."""
@@ -56,8 +56,7 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
-    from fedaudit.assessment.report_checks import verify_assessment
-    from fedaudit.audit.verification.report import verify_report
+    from fedaudit.audit.verification import verify_assessment, verify_report
     from fedaudit.system.files import existing_path
 
     if root:
@@ -66,8 +65,8 @@ def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[C
 
 
 def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
-    from fedaudit.audit.verification.report import Check
     from fedaudit.report import attestation
+    from fedaudit.report.check import Check
 
     attestation_path = attestation.attestation_path(path)
     check = Check(state="not checked", kind="attestation", name=attestation_path.name)

@@ -215,12 +215,13 @@ def _every_pair(
     arguments: Mapping[str, Any], files: Sequence[Path], budget: int | None, **run_options: Any
 ) -> int:
     """Audit every client as attacker on every other one."""
-    from fedaudit.audit.inputs.clients import list_clients
-    from fedaudit.audit.inputs.reader import InputReader
+    from fedaudit.audit.clients import list_clients
+    from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.request import BUDGET, CrossClientRequest
 
     reader = InputReader()
-    clients = list_clients(arguments["target"], files, reader)
+    target = arguments["target"]
+    clients = list_clients(Path(target) if target else None, files, reader)
     request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **arguments)
     return attacking.run_audit(request, reader=reader, **run_options)
 

@@ -34,8 +34,8 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fedaudit.audit.inputs.reader import InputReader
-    from fedaudit.audit.memorization.request import MemorizationRequest
+    from fedaudit.audit.input_files import InputReader
+    from fedaudit.audit.request import MemorizationRequest
 
 
 def memorize(
@@ -193,7 +193,7 @@ def memorize(
         "dtype": dtype,
         "engine": engine,
     }
-    from fedaudit.audit.inputs.reader import InputReader
+    from fedaudit.audit.input_files import InputReader
 
     reader = InputReader()
     request = _request(run or [], clients or [], target, protocol, arguments, reader)
@@ -218,16 +218,15 @@ def _request(
     reader: "InputReader",
 ) -> "MemorizationRequest":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
-    from fedaudit.audit.memorization.clients import client_files
-    from fedaudit.audit.memorization.options import Protocol
-    from fedaudit.audit.memorization.request import MemorizationRequest
+    from fedaudit.audit.clients import list_clients
+    from fedaudit.audit.request import MemorizationRequest, Protocol
     from fedaudit.config.options import build_settings
     from fedaudit.engine.remote.options import is_url
 
     parsed_protocol = build_settings(Protocol, protocol, "memorize")
     if clients:
         return MemorizationRequest(
-            clients=client_files(None, [*clients, *places], reader),
+            clients=list_clients(None, [*clients, *places], reader),
             target=target,
             protocol=parsed_protocol,
             **arguments,
@@ -248,7 +247,7 @@ def _request(
         )
     where = target or (str(places[0]) if places else None)
     return MemorizationRequest(
-        clients=client_files(named, (), reader),
+        clients=list_clients(named, (), reader),
         target=where,
         protocol=parsed_protocol,
         **arguments,

@@ -124,9 +124,8 @@ def _report(
     *,
     quick: bool,
 ) -> "Report":
-    from fedaudit.audit import environment
-    from fedaudit.audit.fingerprint import run_id
-    from fedaudit.report.run_header import build_report
+    from fedaudit.engine import environment
+    from fedaudit.report.run_header import build_report, run_id
 
     figures = [
         {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}

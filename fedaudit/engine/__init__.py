@@ -18,6 +18,8 @@ The only package that imports torch with its modules.
 * `compatibility`: Names that differ between versions of transformers.
 * `device`: The device and dtype to use, and copies of numbers from the host to the device.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
+* `environment`: Where a run took place: versions, device, and the commit of the code when there
+  is one.
 * `factory`: Engines made from their names, as --engine gives them.
 * `fake`: An engine without a model, for tests of plugins: its answers are prepared by the test.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.

@@ -1,7 +1,7 @@
 """Engines made from their names, as --engine gives them."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.engine.parallel import ray_cluster
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedaudit.engine.remote.completion_cache import CacheBackend
     from fedaudit.engine.vllm.engine import VllmEngine
 
-    AnyEngine = LocalEngine | ParallelEngine | VllmEngine
+    AnyEngine: TypeAlias = LocalEngine | ParallelEngine | VllmEngine
 
 
 def check(name: str, device: str, options: VllmOptions | None) -> None:

@@ -196,3 +196,17 @@ def _root(path: Path) -> Path:
 
 def _is_rounds(folder: Path) -> bool:
     return folder.name == "rounds" and (folder.parent / manifest.NAME).is_file()
+
+
+class FederationReader(FileReader):
+    """Opens each federation once and reads each file once, for all steps of one command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._federations: dict[Path, Federation] = {}
+
+    def federation(self, path: Path) -> Federation:
+        """Return the checked federation in a folder; raises InputError as `open_federation`."""
+        if path not in self._federations:
+            self._federations[path] = open_federation(path, self)
+        return self._federations[path]

@@ -15,6 +15,7 @@
   ed25519.
 * `baseline`: What an audit shows that an earlier one, the baseline, did not: what a release is
   gated by.
+* `check`: A statement of a report, and whether it holds when it is checked again.
 * `comparison`: What differs between two reports: numbers with intervals, and leaks that appeared
   or went.
 * `comparison_caveats`: What makes two reports less comparable than they look: order, seeds,
@@ -29,6 +30,7 @@
 * `query`: Finding one's way among the measurements of a report: which belong together, in which
   order.
 * `redaction`: Keeping leaked data out of sight, and hostile text from acting where it is shown.
+* `result_contract`: What a plugin may return, checked at once, so that a report is always valid.
 * `run_header`: What every report says of its run: when, with what settings, how long.
 * `units`: Amounts in units that people use: bytes, operations, numbers of a model, time.
 """

@@ -1,6 +1,7 @@
 """report.json: built from records, checked against its schema, written whole, read back."""
 
 import dataclasses
+import html
 import json
 import math
 import numbers
@@ -90,6 +91,13 @@ class Report:
     def frame(self) -> "pd.DataFrame":
         """Return the measurements as a pandas data frame; UsageError where there is no pandas."""
         return data_frame(self.to_json())
+
+    def _repr_html_(self) -> str:
+        """Return the report's page for a notebook, in a frame that runs and loads nothing."""
+        from fedaudit.report.renderers.html import render
+
+        page = html.escape(render(self.to_json()))
+        return f'<iframe srcdoc="{page}" sandbox width="100%" height="640"></iframe>'
 
     def _verdict(self, document: Mapping[str, Any]) -> dict[str, Any]:
         rows = judged_rows(document)

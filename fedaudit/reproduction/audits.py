@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
-from fedaudit.audit.inputs.clients import list_clients
-from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.pipeline import Audit, Watcher
+from fedaudit.audit.clients import list_clients
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.records import HELD_OUT
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
+from fedaudit.audit.run import Audit, Watcher
 from fedaudit.audit.session import run_audit
 from fedaudit.config import registry
 from fedaudit.config.profile import Variant
@@ -41,7 +41,7 @@ def audit_variant(
         return
     common = _common(variant, folder, config)
     if variant.matrix:
-        request = CrossClientRequest(clients=list_clients(str(folder), (), InputReader()), **common)
+        request = CrossClientRequest(clients=list_clients(folder, (), InputReader()), **common)
         yield run_audit(request, redactor, watch).report
     elif variant.clients:
         yield from _client_reports(variant, folder, config, common, redactor, watch)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.pipeline import Watcher
-from fedaudit.audit.request import InferenceRequest
+from fedaudit.audit.request import ExposureRequest, InferenceRequest
+from fedaudit.audit.run import Watcher
 from fedaudit.audit.session import run_audit
 from fedaudit.canaries import canary_file
 from fedaudit.config.profile import Variant

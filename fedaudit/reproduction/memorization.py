@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import TooShortError
-from fedaudit.audit import environment
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.memorization import measurements
-from fedaudit.audit.memorization.clients import client_files
-from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.pipeline import Watcher
+from fedaudit.audit.clients import list_clients
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.memorization import rows
+from fedaudit.audit.request import MemorizationRequest, Protocol
+from fedaudit.audit.run import Watcher
 from fedaudit.audit.session import run_audit
 from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
+from fedaudit.engine import environment
 from fedaudit.reproduction.audits import is_deployed
 from fedaudit.simulation.config import Simulation
 
@@ -36,7 +35,7 @@ def measure_memorization(
         return
     central = folder / f"central/{config.rounds:03d}"
     request = MemorizationRequest(
-        clients=client_files(folder, (), InputReader()),
+        clients=list_clients(folder, (), InputReader()),
         protocol=build_settings(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
         target=str(folder),
@@ -74,6 +73,6 @@ def _unmeasured_report(
         environment=environment.describe(request.device),
         data=[],
         seeds={request.purpose: request.seed},
-        measurements=measurements.missing_rows(request.protocol),
+        measurements=rows.missing_rows(request.protocol),
         limits=[f"Variant {name!r} was not measured. {why}"],
     )

@@ -13,7 +13,7 @@ from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, resolve_request
 from fedaudit.attribution.server.sum_plan import ProtocolConfig
-from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.input_files import InputReader
 from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant

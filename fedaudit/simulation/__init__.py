@@ -18,5 +18,6 @@
 * `preparation`: The plugins of a simulation, chosen and checked before anything is read or
   written.
 * `rounds`: The round loop: broadcast, train, aggregate, save; every finished round is kept.
+* `session`: A simulation and its folder: settings, missing training, report.
 * `runner`: A simulation from settings to a finished federation with its report.
 """

@@ -5,7 +5,7 @@ from worked import row
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, Result
 from fedaudit.api.records import Measurement, Target
-from fedaudit.audit import attack_runner
+from fedaudit.audit import attacks as attack_runs
 from fedaudit.audit.access import ModelView
 from fedaudit.config import registry
 from fedaudit.extraction import comparison
@@ -21,9 +21,9 @@ def attack(name, **options):
 
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
-    cache = attack_runner.response_cache(attacks)
-    tries = attack_runner.AttackExecutor(alone=len(attacks) == 1)
-    results = attack_runner.run(attacks, worked.case(fake, **changes), cache, tries)
+    cache = attack_runs.response_cache(attacks)
+    tries = attack_runs.AttackExecutor(alone=len(attacks) == 1)
+    results = attack_runs.run_attacks(attacks, worked.case(fake, **changes), cache, tries)
     tries.check()
     return results, fake, cache
 
@@ -191,7 +191,7 @@ def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
     assert sorted(of_tuned) == [3] * 7 + [4]
     assert cache.reused_answers[worked.TUNED] == 8 - 4
     view = ModelView(engine=fake, tuned=worked.TUNED)
-    assert attack_runner.count_queries(results, cache, [view]) == sum(of_tuned) == 8 + 21 - 4
+    assert attack_runs.count_queries(results, cache, [view]) == sum(of_tuned) == 8 + 21 - 4
 
 
 # what one of them cannot do
@@ -245,12 +245,12 @@ def test_every_key_and_every_attacker_is_asked_by_itself():
     results += [view.add_scope(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
     results += [view.add_scope(queries("superset", 14.0)) for view in views]
     cache = ResponseCache()
-    assert attack_runner.count_queries(results, cache, views) == 2 * 8 + 2 * 14
+    assert attack_runs.count_queries(results, cache, views) == 2 * 8 + 2 * 14
     cache.reused_answers.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
-    assert attack_runner.count_queries(results, cache, views) == 44 - 11
+    assert attack_runs.count_queries(results, cache, views) == 44 - 11
     pairs = [queries("laft", 3.0, attacker=a, victim=v) for a in "abc" for v in "abc" if a != v]
-    assert attack_runner.count_queries(pairs, ResponseCache(), views) == 3 * 3
-    assert attack_runner.count_queries([], cache, views) is None
+    assert attack_runs.count_queries(pairs, ResponseCache(), views) == 3 * 3
+    assert attack_runs.count_queries([], cache, views) is None
 
 
 def test_other_attacks_run_among_them():

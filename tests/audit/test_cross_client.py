@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
-from fedaudit.audit import cross_client
+from fedaudit.audit import access, cross_client
 from fedaudit.audit.access import ModelView
+from fedaudit.audit.clients import list_clients
 from fedaudit.audit.cross_client import Attacker, attack_all
-from fedaudit.audit.inputs.clients import ClientData, list_clients
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.request import CrossClientRequest
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.request import ClientData, CrossClientRequest
 from fedaudit.audit.session import run_audit
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -240,7 +240,7 @@ def lines(path, *documents):
 
 
 def test_clients_of_a_federation(federation):
-    found = list_clients(str(federation.path), [], InputReader())
+    found = list_clients(federation.path, [], InputReader())
     assert [one.name for one in found] == ["c0", "c1"]
     assert [Path(one.path) for one in found] == [
         federation.path / f"data/c{n}.jsonl" for n in (0, 1)
@@ -262,8 +262,9 @@ def test_clients_by_file(tmp_path):
 
 def test_wrong_clients(tmp_path, federation, monkeypatch):
     one = lines(tmp_path / "x.jsonl", *DATA["a"])
+    clients = list_clients(None, [one], InputReader())
     with pytest.raises(InputError, match="two clients or more"):
-        list_clients(None, [one], InputReader())
+        cross_client.resolve(request(federation, clients=clients), InputReader())
     with pytest.raises(InputError, match="named twice"):
         list_clients(None, [one, one], InputReader())
     with pytest.raises(InputError, match="There is no file"):
@@ -274,7 +275,7 @@ def test_wrong_clients(tmp_path, federation, monkeypatch):
     with pytest.raises(UsageError, match="--clients"):
         list_clients(None, [], InputReader())
     with pytest.raises(UsageError, match="--clients"):
-        list_clients("fedaudit-nano", [], InputReader())
+        list_clients(Path("fedaudit-nano"), [], InputReader())
 
 
 def test_a_federation_that_keeps_no_documents(tmp_path, federation):
@@ -286,13 +287,13 @@ def test_a_federation_that_keeps_no_documents(tmp_path, federation):
     table["files"] = {n: h for n, h in table["files"].items() if not n.startswith("data/")}
     (place / manifests.NAME).write_text(json.dumps(table))
     with pytest.raises(InputError, match=r"keeps no documents of c0.*--clients"):
-        list_clients(str(place), [], InputReader())
+        list_clients(place, [], InputReader())
 
 
 def request(federation, **changes):
     return CrossClientRequest(
         **{
-            "clients": list_clients(str(federation.path), [], InputReader()),
+            "clients": list_clients(federation.path, [], InputReader()),
             "target": str(federation.path),
             "budget": 20,
             "device": "cpu",
@@ -395,12 +396,11 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
 
 
 def test_whose_deployed_model_everybody_asks_must_be_said(federation, monkeypatch):
-    from fedaudit.audit.inputs import resolution
     from fedaudit.audit.target import AuditTarget
 
     answering = AuditTarget(base="fedaudit-nano", adapter=Path("defense/c0"), deployment="c0")
-    monkeypatch.setattr(resolution, "resolve_target", lambda request, reader: answering)
-    monkeypatch.setattr(resolution.access, "fingerprint", lambda *_: "0" * 64)
+    monkeypatch.setattr(cross_client, "resolve_target", lambda request, reader: answering)
+    monkeypatch.setattr(access, "fingerprint", lambda *_: "0" * 64)
     with pytest.raises(UsageError, match=r"--round.*--client"):
         cross_client.resolve(request(federation), InputReader())
     inputs = cross_client.resolve(request(federation, client="c0"), InputReader())

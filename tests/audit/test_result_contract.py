@@ -12,9 +12,9 @@ from fedaudit.api.errors import ResultError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
-from fedaudit.audit import result_contract
 from fedaudit.config import registry
 from fedaudit.extraction.scoring import ScoredResult
+from fedaudit.report import result_contract
 from fedaudit.report.document import schema_violation, to_plain
 
 ROW = Measurement(kind="own_kind", plugin="mine", metric="own_metric", value=1.0)

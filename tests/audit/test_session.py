@@ -11,11 +11,15 @@ import fake_audit
 import pytest
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
-from fedaudit.audit.inputs.clients import list_clients
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
+from fedaudit.audit.clients import list_clients
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.request import (
+    CrossClientRequest,
+    ExtractionRequest,
+    InferenceRequest,
+    MemorizationRequest,
+    Protocol,
+)
 from fedaudit.audit.session import AuditSession, run_audit
 from fedaudit.audit.stored_request import to_table
 from fedaudit.cache.answers import load

@@ -3,8 +3,8 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.audit.attack_pipeline import resolve
-from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.attacks import resolve
+from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.session import run_audit
 from fedaudit.engine.local import LocalEngine

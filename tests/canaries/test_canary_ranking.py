@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.records import Target
-from fedaudit.audit.exposure import measurements
+from fedaudit.audit import exposure
 from fedaudit.canaries import ranking
 from fedaudit.canaries.canary_file import Canary, CanarySet
 from fedaudit.canaries.generator import CanaryRequest, make
@@ -69,20 +69,20 @@ def test_exposure_is_by_the_rank_among_those_that_nobody_was_given():
     )
     first, control, second = ranking.score(engine, BASE, slots(WORDS))
     # b: of b, a, c, e, f, g, h the likeliest; the second planted secret does not count.
-    assert measurements.exposure(first) == pytest.approx(math.log2(7))
-    assert measurements.is_maximal(first)
-    assert measurements.is_maximal(second)
+    assert exposure.exposure(first) == pytest.approx(math.log2(7))
+    assert exposure.is_maximal(first)
+    assert exposure.is_maximal(second)
     # c: second of a, c, e, f, g, h.
     assert control.canary.secret == "c"
-    assert measurements.exposure(control) == pytest.approx(math.log2(6) - 1)
-    assert not measurements.is_maximal(control)
+    assert exposure.exposure(control) == pytest.approx(math.log2(6) - 1)
+    assert not exposure.is_maximal(control)
 
 
 def test_ties_count_against_the_finding():
     engine = FakeEngine(lambda *_: "")
     for one in ranking.score(engine, BASE, slots(WORDS)):
-        assert measurements.exposure(one) == 0
-        assert not measurements.is_maximal(one)
+        assert exposure.exposure(one) == 0
+        assert not exposure.is_maximal(one)
 
 
 def by_hand(loaded, text, end, begin):
@@ -124,7 +124,7 @@ def test_exposure_on_a_real_model_is_that_of_ranks_computed_one_by_one(fresh_bas
         assert len(sums) == (19 if one.canary.times else 18)
         rank = sorted(sums, key=sums.get, reverse=True).index(one.canary.secret) + 1
         assert one.score == pytest.approx(sums[one.canary.secret], abs=1e-3)
-        assert measurements.exposure(one) == pytest.approx(math.log2(len(sums) / rank))
+        assert exposure.exposure(one) == pytest.approx(math.log2(len(sums) / rank))
 
 
 def by_hash(target, token, before):
@@ -140,7 +140,7 @@ def test_the_order_of_the_file_changes_nothing(order, limit):
     shuffled = replace(made, canaries=tuple(made.canaries[at] for at in order))
     exposures = [
         {
-            one.canary: measurements.exposure(one)
+            one.canary: exposure.exposure(one)
             for one in ranking.score(
                 FakeEngine(lambda *_: "", likelihood=by_hash), BASE, slots(some, limit=limit)
             )
@@ -156,7 +156,7 @@ def test_a_model_that_saw_nothing_ranks_planted_secrets_uniformly():
         FakeEngine(lambda *_: "", likelihood=by_hash), BASE, slots(made, limit=1000)
     )
     for times in (True, False):
-        values = [measurements.exposure(one) for one in found if bool(one.canary.times) == times]
+        values = [exposure.exposure(one) for one in found if bool(one.canary.times) == times]
         size = len(found[0].references) + 1
         assert len(values) == 60
         assert chance_p_value(values, size) > 0.01

@@ -14,9 +14,9 @@ import handmade
 import pytest
 from command import Command
 
-from fedaudit.assessment import plan
-from fedaudit.assessment.pipeline import MISSING, missing_row
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
+from fedaudit.audit import plan
+from fedaudit.audit.all_steps import MISSING, missing_row
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
 from fedaudit.report.verdict.policy import judge

@@ -2,7 +2,7 @@ import pytest
 from command import Command
 
 from fedaudit import nano
-from fedaudit.audit.doctor import checks
+from fedaudit.cli.doctor_checks import checks
 from fedaudit.system import landlock, sandbox
 
 

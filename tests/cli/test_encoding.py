@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fedaudit.audit.environment import describe as environment_of
+from fedaudit.engine.environment import describe as environment_of
 from fedaudit.report.run_header import build_report
 
 ASCII = [

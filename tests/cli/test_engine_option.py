@@ -7,7 +7,7 @@ import pytest
 from command import Command
 
 from fedaudit.audit import fingerprint
-from fedaudit.audit.inputs.reader import InputReader
+from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.resolve import resolve
 from fedaudit.cli.simulate import given_settings

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedaudit.cli.simulate import _stored_report
 from fedaudit.simulation.config import JudgeSettings, Simulation
+from fedaudit.simulation.session import stored_report
 
 WISE = JudgeSettings(url="http://127.0.0.1:9/v1", model="wise")
 
@@ -35,12 +35,12 @@ def test_the_report_stays_while_the_judge_does(place, before, now, same):
     path, settings = place
     if before:
         settings["judge"] = Simulation(judge=before).table()["judge"]
-    found = _stored_report(Simulation(judge=now), "complete", path)
+    found = stored_report(Simulation(judge=now), "complete", path)
     assert (found is not None) == same
 
 
 def test_what_is_unfinished_or_without_a_report_goes_on(place):
     path, _ = place
-    assert _stored_report(Simulation(), "running", path) is None
+    assert stored_report(Simulation(), "running", path) is None
     (path / "report.json").unlink()
-    assert _stored_report(Simulation(), "complete", path) is None
+    assert stored_report(Simulation(), "complete", path) is None

@@ -8,7 +8,7 @@ import handmade
 import pytest
 from command import Command
 
-from fedaudit.assessment.library import prepare
+from fedaudit.audit.prepare import prepare
 from fedaudit.engine.loading import loader
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.federation import folder as folders

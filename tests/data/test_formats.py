@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
-from fedaudit.audit.inputs.files import reading_caveats
-from fedaudit.audit.inputs.input_file import InputFile
+from fedaudit.audit.input_files import InputFile
+from fedaudit.audit.records import reading_caveats
 from fedaudit.data import corpus
 from fedaudit.data.formats import content
 

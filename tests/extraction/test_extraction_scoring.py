@@ -4,13 +4,13 @@ import pytest
 
 from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
-from fedaudit.audit.result_contract import check_result
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.sampling_noise import with_sampling_noise
 from fedaudit.extraction.targets import build_target_set
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.document import schema_violation, to_plain
+from fedaudit.report.result_contract import check_result
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 

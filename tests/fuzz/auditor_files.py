@@ -7,7 +7,7 @@ from pathlib import Path
 import example_report
 from cases import OUT, Target, structured, toml
 
-from fedaudit.assessment.policy_file import read_policy
+from fedaudit.audit.policy_file import read_policy
 from fedaudit.canaries import (
     canary_file,
     coin_file,

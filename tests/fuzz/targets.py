@@ -34,16 +34,14 @@ from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, WorkerOptions
 from fedaudit.attribution.pipeline import participants, true_marks
 from fedaudit.attribution.server import dry_run, estimation, ledger, sum_plan, sums_log
-from fedaudit.audit import deployment, merge, resume, stored_request
+from fedaudit.audit import deployment, session, stored_request
+from fedaudit.audit.clients import read_clients
 from fedaudit.audit.fingerprint import compute_fingerprint
-from fedaudit.audit.inputs.clients import read_clients
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, MemorizationRequest
 from fedaudit.audit.resolve import resolve as resolve_inputs
 from fedaudit.audit.target import resolve
 from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, load
-from fedaudit.cli.simulate import settings
 from fedaudit.config import profile, registry
 from fedaudit.data import corpus
 from fedaudit.federation import adapters, commitments, manifest, watermark_keys
@@ -52,6 +50,7 @@ from fedaudit.report import document
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.verdict.policy import verdict
 from fedaudit.simulation.runner import prepare
+from fedaudit.simulation.session import simulation_settings as settings
 
 # a federation's folder
 
@@ -234,8 +233,8 @@ def _shards(folder: Path) -> None:
 def _read_shards(folder: Path) -> None:
     places = [folder / "1", folder / "2"]
     asked = [
-        merge.merged_request(merge.read_shards(places), "cpu"),
-        *(resume.stored_run(folder / name)[0] for name in ("1", "3", "4")),
+        session.merged_request(session.read_shards(places), "cpu"),
+        *(session.stored_run(folder / name)[0] for name in ("1", "3", "4")),
     ]
     for request in asked:
         compute_fingerprint(resolve_inputs(request, InputReader()))

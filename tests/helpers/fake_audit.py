@@ -18,9 +18,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedaudit import cli
-from fedaudit.audit import access, environment
+from fedaudit.audit import access
 from fedaudit.cache import engine as caching_engine
 from fedaudit.cache.answers import AnswerCache
+from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.exact import walk

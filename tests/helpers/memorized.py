@@ -4,13 +4,11 @@ import random
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import template
-from fedaudit.audit.inputs.clients import ClientData
-from fedaudit.audit.memorization import matching, pipeline
-from fedaudit.audit.memorization.measurements import rows
-from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.memorization import matching, run
+from fedaudit.audit.memorization.rows import rows
 from fedaudit.audit.memorization.splits import sample_splits
-from fedaudit.audit.pipeline import no_watcher
+from fedaudit.audit.request import ClientData, MemorizationRequest, Protocol
+from fedaudit.audit.run import no_watcher
 from fedaudit.engine.fake import FakeEngine
 
 FORM = template("fed_pii")
@@ -74,7 +72,7 @@ def found(corpora, engine, protocol=PROTOCOL, models=MODELS, seed=0, **others):
     heard = matching.continue_all(
         engine, models, clients, protocol, begin=(), seed=seed, watch=no_watcher
     )
-    made, notes = pipeline._match_all(heard, clients, asked, no_watcher)
+    made, notes = run._match_all(heard, clients, asked, no_watcher)
     return made, clients, notes
 
 

@@ -6,8 +6,7 @@ import pytest
 from study_report import study_report
 
 from fedaudit.api.progress import no_progress
-from fedaudit.audit.exposure.request import ExposureRequest
-from fedaudit.audit.request import InferenceRequest
+from fedaudit.audit.request import ExposureRequest, InferenceRequest
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction import audits, instruments, memorization

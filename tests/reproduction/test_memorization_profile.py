@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.api.templates import template
-from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.request import Protocol
 from fedaudit.config.options import build
 from fedaudit.config.profile import load
 from fedaudit.reproduction.runner import study_variants, variant_config

@@ -7,9 +7,9 @@ from pathlib import Path
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.scores import Scores
-from fedaudit.audit.verification.report import Check, State
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation.commitments import Commitment, Commitments
+from fedaudit.report.check import Check, State
 from fedaudit.system.files import sha256
 
 PUBLISHED = "as published"

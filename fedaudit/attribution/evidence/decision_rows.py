@@ -9,8 +9,8 @@ from fedaudit.attribution.decision.known_designs import CONTRIBUTION
 from fedaudit.attribution.evidence import commitment, report_file
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import Scores, score_differences
-from fedaudit.audit.verification.report import Check, State
 from fedaudit.metrics.attribution import stouffer
+from fedaudit.report.check import Check, State
 
 Row = Mapping[str, Any]
 OF_A_TEST = {"client", "mark"}

@@ -9,8 +9,8 @@ from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.evidence import commitment, report_file
 from fedaudit.attribution.scores import Scores
-from fedaudit.audit.verification.report import Check
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
+from fedaudit.report.check import Check
 
 FOLLOWS = ("decision", "verdict", "Z")
 """Kinds of checks that compare a report with its scores, which are then not all checked."""

@@ -12,7 +12,7 @@ from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.evidence import decision_rows, report_file
 from fedaudit.attribution.evidence.decision_rows import state_of
 from fedaudit.attribution.scores import Scores
-from fedaudit.audit.verification.report import Check, verdict
+from fedaudit.report.check import Check, verdict
 from fedaudit.system.files import sha256
 
 COMPARED_SECTIONS = ("measurements", "findings", "limits")

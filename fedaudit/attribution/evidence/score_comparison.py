@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.audit.verification.report import Check
+from fedaudit.report.check import Check
 
 SETTINGS = ("base", "aggregation", "clients", "asked", "trained", "noted", "dimension", "weights")
 """Fields of scores that describe the federation."""

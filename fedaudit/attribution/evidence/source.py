@@ -14,7 +14,7 @@ from fedaudit.attribution.evidence import report_file
 from fedaudit.attribution.evidence.bundle import Bundle
 from fedaudit.attribution.evidence.decision_rows import state_of
 from fedaudit.attribution.server import sums_log
-from fedaudit.audit.verification.report import Check
+from fedaudit.report.check import Check
 from fedaudit.system.files import sha256
 
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")

@@ -19,8 +19,8 @@ from fedaudit.attribution.evidence.score_comparison import compare_scores
 from fedaudit.attribution.evidence.source import ServerEvidence, check_source
 from fedaudit.attribution.owner import detection, scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
-from fedaudit.audit.verification.report import Check
 from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.report.check import Check
 from fedaudit.system.files import existing_path, sha256
 
 

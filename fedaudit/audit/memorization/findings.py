@@ -7,7 +7,7 @@ from typing import Literal
 
 from fedaudit.api.records import Finding
 from fedaudit.audit.memorization.matching import Match, MatchedContinuation
-from fedaudit.audit.memorization.measurements import PLUGIN
+from fedaudit.audit.memorization.rows import PLUGIN
 
 MAX_EXAMPLES = 100
 """The maximum number of examples in a report; the measurements count all."""

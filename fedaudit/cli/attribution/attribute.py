@@ -125,7 +125,7 @@ def attribute(
     from fedaudit.attribution import pipeline
     from fedaudit.attribution import request as requests
     from fedaudit.attribution.owner.worker_pool import WorkerOptions
-    from fedaudit.audit.inputs.reader import InputReader
+    from fedaudit.audit.input_files import InputReader
     from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     if rounds is None:

@@ -34,7 +34,7 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fedaudit.assessment.library import PreparedAudit
+    from fedaudit.audit.prepare import PreparedAudit
 
 
 def audit(
@@ -170,7 +170,7 @@ def audit(
     attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive; with
     --baseline 0 nothing new or worse, 1 something is, 7 it cannot be told.
     """
-    from fedaudit.assessment.library import prepare
+    from fedaudit.audit.prepare import prepare
     from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
     from fedaudit.cli.audit_runner import split_server_options
@@ -220,10 +220,9 @@ def audit(
 def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
     from fedaudit.api.records import Target
-    from fedaudit.assessment.cost import cost_of
-    from fedaudit.assessment.speed import try_speed
     from fedaudit.audit import access
-    from fedaudit.audit.attack_pipeline import AttackInputs
+    from fedaudit.audit.attacks import AttackInputs
+    from fedaudit.audit.cost import cost_of, try_speed
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
@@ -255,7 +254,7 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
-    from fedaudit.assessment.plan import no_attribution_reason
+    from fedaudit.audit.plan import no_attribution_reason
     from fedaudit.cli.audit.baseline import gate_code, print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
     from fedaudit.cli.audit_runner import watching

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaudit.assessment.defenses.plan import DefensePlan
+    from fedaudit.audit.defenses.plan import DefensePlan
     from fedaudit.audit.session import AuditSession
 
 
@@ -68,8 +68,8 @@ def add_defenses(
     quiet: bool,
 ) -> dict[str, Any]:
     """Run the trainings under defences that are missing; rewrite the report and return it."""
-    from fedaudit.assessment.defenses.pipeline import run_defenses
-    from fedaudit.assessment.defenses.training import DefenseWatch
+    from fedaudit.audit.defenses.study import run_defenses
+    from fedaudit.audit.defenses.training import DefenseWatch
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, training_progress
     from fedaudit.report import document

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from fedaudit.cli.console import WIDTH, print_text
 
 if TYPE_CHECKING:
-    from fedaudit.assessment.cost import Cost
-    from fedaudit.assessment.discovery import Material
-    from fedaudit.assessment.plan import Plan
-    from fedaudit.assessment.speed import Speed
+    from fedaudit.audit.cost import Cost, Speed
+    from fedaudit.audit.material import Material
+    from fedaudit.audit.plan import Plan
 
 
 def plan_lines(
     material: "Material", plan: "Plan", costs: "Mapping[str, Cost]", speed: "Speed | None"
 ) -> Iterator[str]:
     """Yield what is at hand, every step with its cost, what is left out, what nothing can show."""
-    from fedaudit.assessment.plan import CANNOT, SHOWS
+    from fedaudit.audit.plan import CANNOT, SHOWS
 
     yield "At hand"
     yield from (f"  {name}: {value}" for name, value in _at_hand(material))

@@ -72,7 +72,7 @@ def measure(
 
     Exit code 1: secrets that were planted stand higher than chance explains.
     """
-    from fedaudit.audit.exposure.request import ExposureRequest
+    from fedaudit.audit.request import ExposureRequest
 
     request = ExposureRequest(
         canaries=canaries,

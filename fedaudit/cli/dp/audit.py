@@ -69,7 +69,7 @@ def audit(
 
     Exit code 1: the claim is refuted. 7: it is not, and the audit has not shown that it could.
     """
-    from fedaudit.audit.epsilon.request import EpsilonRequest
+    from fedaudit.audit.request import EpsilonRequest
 
     request = EpsilonRequest(
         coins=coins,

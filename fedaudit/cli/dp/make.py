@@ -133,7 +133,7 @@ def _position(name: str) -> "Position":
 
 def _power(coin_set: "CoinSet") -> str:
     """Say before training what so many canaries can refute at most."""
-    from fedaudit.audit.epsilon.measurements import AuditedClaim, cap
+    from fedaudit.audit.epsilon import AuditedClaim, cap
     from fedaudit.metrics.privacy.epsilon_audit import ESTIMATORS
 
     claim = AuditedClaim(coins=coin_set, epsilon=0.0)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memorized import sentence, text
 
-from fedaudit.audit.memorization import comparison
-from fedaudit.audit.memorization.comparison import compare_all
+from fedaudit.audit.memorization import matching
+from fedaudit.audit.memorization.matching import compare_all
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, compare
 
 SUFFIXES = [text(f"s{n}", 3) for n in range(6)]
@@ -34,17 +34,17 @@ def test_it_is_the_comparison_of_every_pair():
 @given(st.lists(st.sampled_from(PAIRS), max_size=12), st.integers(1, 5))
 def test_neither_order_nor_chunks_matter(pairs, chunk):
     expected = slowly(set(pairs))
-    before = comparison.CHUNK
+    before = matching.CHUNK
     try:
-        comparison.CHUNK = chunk
+        matching.CHUNK = chunk
         assert compare_all(pairs, DEFAULT, workers=1) == expected
     finally:
-        comparison.CHUNK = before
+        matching.CHUNK = before
 
 
 def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
-    monkeypatch.setattr(comparison, "CHUNK", 9)
-    monkeypatch.setattr(comparison, "MIN_PARALLEL_PAIRS", 0)
+    monkeypatch.setattr(matching, "CHUNK", 9)
+    monkeypatch.setattr(matching, "MIN_PARALLEL_PAIRS", 0)
     heard = []
     pairs = list(PAIRS)
     random.Random(1).shuffle(pairs)
@@ -55,14 +55,14 @@ def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
 
 def test_every_suffix_is_prepared_once(monkeypatch):
     seen = []
-    comparison._READY.clear()
+    matching._READY.clear()
 
     def counting(texts, settings):
         seen.extend(texts)
         return prepare(texts, settings)
 
-    prepare = comparison.prepare_texts
-    monkeypatch.setattr(comparison, "prepare_texts", counting)
+    prepare = matching.prepare_texts
+    monkeypatch.setattr(matching, "prepare_texts", counting)
     compare_all(PAIRS, DEFAULT, workers=1)
     assert sorted(seen) == sorted([*SUFFIXES, *TEXTS])
 

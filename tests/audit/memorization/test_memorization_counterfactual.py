@@ -4,8 +4,8 @@ import pytest
 from memorized import MODELS, corpus, found, text
 
 from fedaudit.api.records import Target
-from fedaudit.audit.memorization import counterfactual
 from fedaudit.audit.memorization.findings import examples, findings
+from fedaudit.audit.memorization.rows import counterfactual_rows, suffixes_without
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import difference, wilson
 
@@ -29,7 +29,7 @@ def engine(without):
 def measured(without):
     made, clients, _ = found(AB, engine(without), models=(*MODELS, WITHOUT))
     tuned, base, other = made
-    return made, list(counterfactual.rows(tuned, base, {"b": other}, clients))
+    return made, list(counterfactual_rows(tuned, base, {"b": other}, clients))
 
 
 def number(rows, metric, attacker, **scope):
@@ -71,7 +71,7 @@ def test_findings_say_whether_a_text_comes_out_without_its_client():
     made, _ = measured([*A, *B[:2]])
     tuned, base, other = made
     drawn = examples(tuned.answers, base.answers)
-    leaks, _ = findings(drawn, compared=True, without=counterfactual.suffixes({"b": other}))
+    leaks, _ = findings(drawn, compared=True, without=suffixes_without({"b": other}))
     told = {one.evidence["document"]: one.evidence.get("drawn_without") for one in leaks}
     assert {name: told[name] for name in ("b-0", "b-1")} == {"b-0": True, "b-1": True}
     assert not any(told[f"b-{n}"] for n in range(2, 6))
@@ -86,7 +86,7 @@ def test_prefixes_that_repeat_themselves_in_one_model_are_in_neither_share():
         return engine(A).answer(target, prompt, sample)
 
     made, clients, _ = found(AB, FakeEngine(answer), models=(*MODELS, WITHOUT))
-    rows = list(counterfactual.rows(made[0], made[1], {"b": made[2]}, clients))
+    rows = list(counterfactual_rows(made[0], made[1], {"b": made[2]}, clients))
     own = number(rows, "counterfactual_memorization", "b")
     assert (own.value, own.n) == (1, 5)
 
@@ -95,6 +95,6 @@ def test_prefixes_that_repeat_themselves_in_one_model_are_in_neither_share():
         return "and so on " * 12 if repeats else engine(A).answer(target, prompt, sample)
 
     made, clients, _ = found(AB, FakeEngine(always), models=(*MODELS, WITHOUT))
-    rows = list(counterfactual.rows(made[0], made[1], {"b": made[2]}, clients))
+    rows = list(counterfactual_rows(made[0], made[1], {"b": made[2]}, clients))
     assert [row.value for row in rows] == [None, None]
     assert "repeats itself" in rows[0].reason

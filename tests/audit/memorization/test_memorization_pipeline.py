@@ -25,11 +25,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Paraphraser
 from fedaudit.api.records import Document, Target
 from fedaudit.audit.evidence import mask_findings
-from fedaudit.audit.inputs.reader import InputReader
-from fedaudit.audit.memorization import matching, pipeline
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.memorization import matching, run
 from fedaudit.audit.memorization.findings import bracket_matches, examples, findings, outline
-from fedaudit.audit.memorization.measurements import too_short
-from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.rows import too_short
+from fedaudit.audit.request import Protocol
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.redaction import Redactor
@@ -138,8 +138,8 @@ def test_greedy_asks_every_prompt_once():
     greedy = replace(PROTOCOL, decoding="greedy")
     made, clients, _ = found(own, engine, greedy)
     assert [t.text for t in made[0].continuations.texts] == ["0"] * 3
-    assert pipeline._count_queries(clients, greedy) == {"queries": 1, "prefixes": 1}
-    assert pipeline._count_queries(clients, PROTOCOL) == {"queries": 3, "prefixes": 1}
+    assert run._count_queries(clients, greedy) == {"queries": 1, "prefixes": 1}
+    assert run._count_queries(clients, PROTOCOL) == {"queries": 3, "prefixes": 1}
 
 
 def test_repetitive_continuations_do_not_count():
@@ -222,7 +222,7 @@ def test_lengths_say_why_nothing_can_be_found():
     assert one(some, "median_length", source="tuned", text="generation").value == 1
     assert one(some, "median_length", text="input").value == 52  # 48 words, 4 full stops
     assert one(some, "median_length", text="output").value > 1
-    notes = list(pipeline._limits(cut(own, engine), request(own), some, 0))
+    notes = list(run._limits(cut(own, engine), request(own), some, 0))
     assert any("fewer than 50 characters" in note for note in notes)
 
 
@@ -360,8 +360,8 @@ def shuffled(seed=0):
 def test_a_scorer_decides_on_candidates(monkeypatch, value, compat, category):
     own, engine = shuffled()
     scorer = Scorer(value)
-    monkeypatch.setattr(pipeline, "_scorer", lambda request: scorer)
-    monkeypatch.setattr(pipeline, "_detector", lambda request: Finder())
+    monkeypatch.setattr(run, "_scorer", lambda request: scorer)
+    monkeypatch.setattr(run, "_detector", lambda request: Finder())
     protocol = replace(PROTOCOL, paraphraser="scorer", compat=compat)
     some = measured({"a": own}, engine, protocol)
     counts = {name: one(some, "mr_total", source="tuned", category=name).hits
@@ -423,7 +423,7 @@ def test_a_context_that_is_too_short_is_told():
 
 def test_no_client_is_refused():
     with pytest.raises(UsageError, match="no client"):
-        pipeline.resolve(request({}), InputReader())
+        run.resolve(request({}), InputReader())
 
 
 def test_the_central_model_is_a_source_of_its_own():
@@ -441,7 +441,7 @@ def test_the_published_detector_is_told_to_read_english_only():
     engine = knowing(*own.values())
     clients, compat = cut(own, engine), replace(PROTOCOL, compat=True)
     said = {
-        protocol.compat: " ".join(pipeline._limits(clients, request(own, protocol), [], 0))
+        protocol.compat: " ".join(run._limits(clients, request(own, protocol), [], 0))
         for protocol in (PROTOCOL, compat)
     }
     assert "English only: zh have Chinese texts" in said[True]

@@ -10,8 +10,8 @@ from memorized import FORM, PROTOCOL, corpus, cut, text, words
 
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
-from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.splits import input_span, sample_splits, unused_text_caveats
+from fedaudit.audit.request import Protocol
 from fedaudit.engine.fake import FakeEngine
 
 

@@ -10,7 +10,7 @@ from completion_server import HonestServer
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
-from fedaudit.audit.preflight import adapter_effect
+from fedaudit.audit import preflight
 
 MOST_REQUESTS, MORE = 40, 20
 TUNED = Target(name="tuned", adapter="lora")
@@ -55,7 +55,7 @@ def test_a_steady_effect_is_not_told_from_unsteady_scores(honest, connect):
         state["broken"] = True
         texts = [Document(id=str(i), text=f"Number {i} of these texts.") for i in range(6)]
         with pytest.raises(TargetError, match="differently from one time to the next") as error:
-            adapter_effect.measure(remote, TUNED, Target(name="base"), texts)
+            preflight.measure_effect(remote, TUNED, Target(name="base"), texts)
     assert error.value.exit_code == 4
 
 

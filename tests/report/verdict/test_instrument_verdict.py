@@ -1,7 +1,7 @@
 import pytest
 
 from fedaudit.api.records import Measurement
-from fedaudit.audit.preflight import instrument as calibration
+from fedaudit.audit import preflight as calibration
 from fedaudit.report.verdict.instrument import judge_instrument
 from fedaudit.report.verdict.policy import judge
 
@@ -28,9 +28,11 @@ def unexposed_canaries():
 
 
 def test_a_working_instrument_adds_no_row():
-    assert calibration.rows(GOOD) == []
-    assert calibration.rows({}) == []
-    assert calibration.rows({"prompts": 16, "changed": 9, "unsteady": 0}) == []  # behind a server
+    assert calibration.instrument_rows(GOOD) == []
+    assert calibration.instrument_rows({}) == []
+    assert (
+        calibration.instrument_rows({"prompts": 16, "changed": 9, "unsteady": 0}) == []
+    )  # behind a server
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_working_instrument_adds_no_row():
     ],
 )
 def test_a_failing_instrument_bars_a_pass_and_says_so_first(metric, value, words):
-    rows = calibration.rows({**GOOD, metric: value})
+    rows = calibration.instrument_rows({**GOOD, metric: value})
     assert [row.metric for row in rows] == [metric]
     [judgement] = judge_instrument(rows)
     assert judgement.status == "inconclusive"
@@ -59,6 +61,6 @@ def test_a_failing_instrument_bars_a_pass_and_says_so_first(metric, value, words
 
 
 def test_a_failing_instrument_alone_does_not_count_as_evidence():
-    rows = calibration.rows({**GOOD, "end_tokens": 0.5})
+    rows = calibration.instrument_rows({**GOOD, "end_tokens": 0.5})
     reasons = [judgement.reason for judgement in judge(rows, []).judgements]
     assert "No extraction was tried." in reasons

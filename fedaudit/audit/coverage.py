@@ -1,0 +1,101 @@
+"""Which classes of attacks an audit ran, and why the others were not run.
+
+The classes are those of EDPB Opinion 28/2024, paragraph 55. The measurements show which ones ran.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedaudit.api.policy import ATTACK_CLASSES
+from fedaudit.api.records import Measurement
+from fedaudit.audit.request import ReleaseContext
+from fedaudit.report.checklist.attackers import ACCESS, KNOWLEDGE
+from fedaudit.report.kinds.registry import class_of
+
+EDPB = {
+    "membership_inference": "55 (i)",
+    "attribute_inference": "55 (i)",
+    "exfiltration": "55 (ii)",
+    "regurgitation": "55 (iii)",
+    "inversion": "55 (iv)",
+    "reconstruction": "55 (v)",
+}
+"""The item of that paragraph for each class."""
+
+MADE_BY = {
+    "membership_inference": ("membership", "extraction"),
+    "attribute_inference": ("inference",),
+    "exfiltration": ("extraction", "pairs"),
+    "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
+}
+"""The steps and attacks of each class; the first that was left out gives the reason."""
+
+NO_ATTACK = "no attack of this class is part of the audit"
+NO_UPDATES = "no client's update is at hand"
+
+
+def coverage(
+    measurements: Iterable[Measurement],
+    left_out: Mapping[str, str],
+    context: ReleaseContext,
+    *,
+    updates: bool,
+) -> list[dict[str, Any]]:
+    """Return a row for each class: run, not run or not applicable, by what, and why.
+
+    `left_out` gives the reason why a step or an attack was not run; `updates` tells whether updates
+    of single clients, which could be inverted, are available.
+    """
+    of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
+    rows = list(measurements)
+    # An attack that could not be run has a row without a number, which may belong to no class.
+    left_out = {row.plugin: row.reason for row in rows if row.value is None} | dict(left_out)
+    for row in rows:
+        if (name := class_of(row)) and row.scope.get("source") != "control":
+            of_class[name].append(row)
+    return [_row(name, rows, left_out, context, updates=updates) for name, rows in of_class.items()]
+
+
+def _row(
+    name: str,
+    rows: list[Measurement],
+    left_out: Mapping[str, str],
+    context: ReleaseContext,
+    *,
+    updates: bool,
+) -> dict[str, Any]:
+    measured_rows = [row for row in rows if row.value is not None]
+    plugins = sorted({row.plugin for row in measured_rows})
+    access = {"text"} if plugins else set[str]()
+    access |= {ACCESS[plugin] for plugin in plugins if plugin in ACCESS}
+    if plugins and all(plugin in ACCESS for plugin in plugins):
+        access.discard("text")
+    beyond = context.beyond(access)
+    caveat = (
+        f"uses {', '.join(beyond)}, which the declared release ({context.release}) does not give"
+        if beyond
+        else ""
+    )
+    status, reason = ("run", caveat) if plugins else _missing(name, rows, left_out, updates=updates)
+    return {
+        "class": name,
+        "edpb": EDPB[name],
+        "status": status,
+        "by": plugins,
+        "access": sorted(access),
+        "knowledge": sorted({KNOWLEDGE[plugin] for plugin in plugins if plugin in KNOWLEDGE}),
+        "n": max((row.n for row in measured_rows if row.n is not None), default=None),
+        "reason": reason,
+    }
+
+
+def _missing(
+    name: str, rows: list[Measurement], left_out: Mapping[str, str], *, updates: bool
+) -> tuple[str, str]:
+    """Return the status of a class that has no number, and the reason."""
+    if rows:
+        return "not_run", next(row.reason for row in rows if row.reason)
+    if name in ("inversion", "reconstruction"):
+        return ("not_run", NO_ATTACK) if updates else ("not_applicable", NO_UPDATES)
+    reasons = (left_out[step] for step in MADE_BY[name] if step in left_out)
+    return "not_run", next(reasons, NO_ATTACK)

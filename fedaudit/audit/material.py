@@ -1,0 +1,116 @@
+"""What is available for an audit: documents, held-out records, canaries, marks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.clients import read_clients
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.records import HELD_OUT
+from fedaudit.audit.request import ClientData
+from fedaudit.audit.target import AuditTarget, resolve
+from fedaudit.canaries import canary_file
+from fedaudit.federation import watermark_keys
+from fedaudit.system.files import existing_path, suggest_neighbour
+
+CANARIES = ("canaries.json", canary_file.OWNER)
+"""The paths at which a federation's folder may have a file of canaries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Files that an audit may use; files that the user names go before those in a folder."""
+
+    audited: AuditTarget
+    prefixes: Path | None = None
+    """The attacker's documents."""
+    victim: Path | None = None
+    clients: tuple[ClientData, ...] = ()
+    """Every client whose documents are available, by name."""
+    held_out: Path | None = None
+    canaries: Path | None = None
+    marks: Path | None = None
+    updates: bool = False
+    """Whether updates of single clients are available."""
+    names: Mapping[Path, str] = field(default_factory=dict)
+    """The client that each file belongs to, where a federation says so."""
+    narrowed: bool = False
+    """Whether the user named the attacker's or the victim's records, so that no others are used."""
+
+    def client_name(self, path: Path | None) -> str:
+        """Return the client whose documents a file holds."""
+        return "nobody" if path is None else self.names.get(path, path.name)
+
+
+def discover(
+    target: str | None,
+    adapter: str | None = None,
+    number: int | None = None,
+    *,
+    client: str | None = None,
+    prefixes: Path | None = None,
+    victim: Path | None = None,
+    held_out: Path | None = None,
+    canaries: Path | None = None,
+    marks: Path | None = None,
+    reader: InputReader,
+) -> Material:
+    """Return the material for an audit; files that are named must exist, and marks be readable.
+
+    In a federation whose documents are available, the first client attacks and the next one is the
+    victim, unless files are named. Raises UsageError where there is nothing to attack with.
+    """
+    for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
+        if not existing_path(path, "file").is_file():
+            raise InputError(f"{path} is no regular file.")
+    if marks:
+        watermark_keys.read(marks, reader.read)
+    audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
+    files = _client_files(audited)
+    clients = read_clients(list(files.items()), reader) if files else ()
+    attacker_file = prefixes or next(iter(files.values()), None)
+    victim_file = victim or next(
+        (path for path in files.values() if attacker_file and not _same(path, attacker_file)), None
+    )
+    if attacker_file is None and canaries is None:
+        path = Path(target or ".")
+        missing = (
+            "" if path.exists() else f"Here is no federation {path}.{suggest_neighbour(path)} "
+        )
+        raise UsageError(
+            f"{missing}There are no documents to attack with: name your own with --prefixes, and "
+            "with --victim those that must not come out."
+        )
+    root = audited.federation.path if audited.federation else None
+    return Material(
+        audited=audited,
+        prefixes=attacker_file,
+        victim=victim_file,
+        clients=clients,
+        held_out=held_out or _file(root, HELD_OUT),
+        canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
+        marks=marks or _file(root, watermark_keys.OWNER),
+        updates=bool(
+            audited.federation and any(r.clients for r in audited.federation.manifest.rounds)
+        ),
+        names={path: name for name, path in files.items()},
+        narrowed=bool(prefixes or victim),
+    )
+
+
+def _client_files(audited: AuditTarget) -> dict[str, Path]:
+    """Return the documents that a federation's folder keeps, by client."""
+    if audited.federation is None:
+        return {}
+    root = audited.federation.path
+    files = {c.id: root / c.data for c in audited.federation.manifest.clients if c.data}
+    return {name: path for name, path in files.items() if path.is_file()}
+
+
+def _file(root: Path | None, name: str) -> Path | None:
+    return root / name if root is not None and (root / name).is_file() else None
+
+
+def _same(left: Path, right: Path) -> bool:
+    return left.resolve() == right.resolve()

@@ -1,0 +1,363 @@
+"""Models beside the audited one: of clients, of earlier rounds, counterfactuals, references."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import ClientModel, Document, ReferenceModel, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.request import attacks_with
+from fedaudit.audit.target import AuditTarget
+from fedaudit.config import registry
+from fedaudit.federation import adapters, counterfactual
+from fedaudit.federation.folder import Federation, is_federation
+from fedaudit.system.files import suggest_neighbour
+
+if TYPE_CHECKING:
+    from fedaudit.audit.request import AuditRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFiles:
+    """The paths of a client's model and of its records."""
+
+    adapter: Path
+    records: Path
+
+
+def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles]:
+    """Return the files of every client whose model and records are at hand, by client.
+
+    Records are those in the federation's folder, or else a given file with the client's name.
+    Empty if no attack reads clients' models. Raises UsageError without a federation's round, and
+    InputError if there are fewer than two such clients.
+    """
+    readers = attacks_with("reads_clients", among=request.attacks)
+    if not readers:
+        return {}
+    federation, number = audited.federation, audited.round
+    if federation is None or number is None:
+        raise UsageError(
+            f"{', '.join(readers)} asks the clients' own models: give a federation's folder as "
+            "--target, or one of its rounds with --round."
+        )
+    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    named = [path for path in (request.input_path, request.victim_path, *request.members) if path]
+    record_paths = {path.stem: path for path in named}
+    record_paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
+    client_files = {
+        client: ClientFiles(adapter=federation.path / folder, records=record_paths[client])
+        for client, folder in sorted(of_round.clients.items())
+        if client in record_paths and record_paths[client].is_file()
+    }
+    if len(client_files) < 2:
+        raise InputError(
+            f"{', '.join(readers)} tells clients apart: round {number} of {federation.path} has "
+            f"{len(of_round.clients)} clients' models, and the records of {len(client_files)} of "
+            "them are at hand; with --member, name files that are called as the clients are."
+        )
+    return client_files
+
+
+def read_client_models(
+    client_files: Mapping[str, ClientFiles], form: PromptTemplate, reader: InputReader
+) -> dict[str, ClientModel]:
+    """Return the models and records of clients."""
+    return {
+        client: ClientModel(
+            target=Target(name=f"client {client}", adapter=str(files.adapter)),
+            documents=reader.corpus(files.records, form).documents,
+        )
+        for client, files in client_files.items()
+    }
+
+
+def client_facts(client_files: Mapping[str, ClientFiles], reader: InputReader) -> dict[str, object]:
+    """Return the facts about clients' models and records that identify a run; empty without any."""
+    if not client_files:
+        return {}
+    every = client_files.items()
+    hashes = {client: adapters.fingerprint(files.adapter, reader.sha256) for client, files in every}
+    records = {client: reader.sha256(files.records) for client, files in every}
+    return {"clients' adapters' SHA-256": hashes, "clients' records": records}
+
+
+def find_rounds(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path]:
+    """Return the adapter after each earlier round; empty if no attack reads them."""
+    attacks = (
+        registry.create("attack", name, request.options.get(name)) for name in request.attacks
+    )
+    if not any(attack.reads_rounds for attack in attacks):
+        return {}
+    federation, last = audited.federation, audited.round
+    if federation is None or last is None:
+        return {}
+    rounds = {entry.round: entry.adapter for entry in federation.manifest.rounds}
+    return {n: federation.path / rounds[n] for n in sorted(rounds) if 0 < n < last}
+
+
+def round_targets(adapter_paths: Mapping[int, Path]) -> dict[int, Target]:
+    """Return a target for the model of each round."""
+    return {n: Target(name=f"round {n}", adapter=str(path)) for n, path in adapter_paths.items()}
+
+
+def round_facts(adapter_paths: Mapping[int, Path], reader: InputReader) -> dict[str, object]:
+    """Return the facts about earlier rounds' models that identify a run; empty without any."""
+    hashes = {
+        str(n): adapters.fingerprint(path, reader.sha256) for n, path in adapter_paths.items()
+    }
+    return {"rounds' SHA-256": hashes} if hashes else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterfactualRun:
+    """A federation trained without some clients, at the audited round."""
+
+    path: Path
+    without: tuple[str, ...]
+    adapter: Path
+    sha256: str
+    """The fingerprint of its adapter."""
+    discovered: bool = False
+    """Whether it was found beside the federation, and not given by the user."""
+
+    def add_to(self, context: AttackContext) -> AttackContext:
+        """Return `context` with this model as its counterfactual."""
+        names = "+".join(self.without)
+        target = Target(name=f"without {names}", adapter=str(self.adapter))
+        return replace(context, counterfactual=target, without=names)
+
+    def check(
+        self,
+        documents: Sequence[Document],
+        audited: AuditTarget,
+        form: PromptTemplate,
+        reader: InputReader,
+    ) -> int:
+        """Return the number of tried records that are not known to belong to a client left out.
+
+        Raises InputError if that is all of them, and the left-out clients' records are at hand.
+        """
+        excluded_texts = {record.text for record in self._records(audited, form, reader)}
+        texts = {document.text for document in documents if not document.is_prompt}
+        if excluded_texts and not texts & excluded_texts:
+            raise InputError(
+                f"{self.path} was trained without {', '.join(self.without)}, but none of the "
+                "records tried are theirs: name the federation trained without the owner of "
+                "these records."
+            )
+        return len(texts - excluded_texts) if excluded_texts else len(texts)
+
+    def caveats(self, strangers: int) -> Iterator[str]:
+        """Yield its caveats; `strangers` is what `check` returned."""
+        names = ", ".join(self.without)
+        how = "lay beside the federation" if self.discovered else "was named"
+        yield (
+            f"counterfactual: {self.path}, trained without {names}, {how}. Its numbers compare "
+            "one training with them and one without: the intervals are over strings or records, "
+            "not over trainings."
+        )
+        if strangers:
+            yield (
+                f"counterfactual: {strangers:,} of the records tried are not known to be of "
+                f"{names}: it says nothing about these."
+            )
+
+    def _records(
+        self, audited: AuditTarget, form: PromptTemplate, reader: InputReader
+    ) -> Iterator[Document]:
+        assert audited.federation is not None
+        for client in audited.federation.manifest.clients:
+            path = audited.federation.path / client.data
+            if client.id in self.without and client.data and path.is_file():
+                yield from reader.corpus(path, form).documents
+
+
+def find_counterfactual(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> CounterfactualRun | None:
+    """Return the counterfactual that was given, or the one beside the federation, or None.
+
+    Raises UsageError if the target cannot have one, and InputError for a counterfactual of another
+    federation, or one that has not finished the round.
+    """
+    named = request.counterfactual_path
+    if named is None:
+        return _find_counterpart(request, audited, reader)
+    if audited.federation is None or audited.round is None:
+        raise UsageError(
+            "--counterfactual needs the global adapter of a simulated federation as --target; if "
+            "a defence has deployed the models that answer, name the adapter with --round."
+        )
+    if not is_federation(named):
+        hint = "" if named.exists() else suggest_neighbour(named)
+        raise InputError(f"{named} is no federation's folder.{hint}")
+    return _run(audited.federation, reader.federation(named), audited.round, reader)
+
+
+def _find_counterpart(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> CounterfactualRun | None:
+    if not request.compares_counterfactual or audited.federation is None or audited.round is None:
+        return None
+    records = request.victim_path or request.input_path
+    return _beside(records, audited.federation, audited.round, reader)
+
+
+def _beside(
+    records: Path, federation: Federation, number: int, reader: InputReader
+) -> CounterfactualRun | None:
+    """Return the finished counterfactual beside a federation that leaves the records' owner out."""
+    owner = _owner(reader.sha256(records), federation)
+    opened = reader.federation
+    counterpart = counterfactual.find_counterpart(federation, owner, opened) if owner else None
+    if counterpart is None or counterpart.manifest.status != "complete":
+        return None
+    return replace(_run(federation, counterpart, number, reader), discovered=True)
+
+
+def find_every_counterfactual(
+    request: "AuditRequest", audited: AuditTarget, reader: InputReader
+) -> dict[str, CounterfactualRun]:
+    """Return, by client, the counterfactual beside the federation that leaves this client out.
+
+    Empty if the request compares with none. Clients whose files are not those that the federation
+    trained on are left out, as are unfinished counterfactuals.
+    """
+    if not request.compares_every_counterfactual:
+        return {}
+    if audited.federation is None or audited.round is None:
+        return {}
+    beside = {
+        client.name: _beside(Path(client.path), audited.federation, audited.round, reader)
+        for client in request.participants
+    }
+    return {name: run for name, run in beside.items() if run is not None}
+
+
+def _run(
+    federation: Federation, counterpart: Federation, number: int, reader: InputReader
+) -> CounterfactualRun:
+    origin = counterfactual.check_origin(federation, counterpart)
+    if number >= len(counterpart.manifest.rounds):
+        raise InputError(
+            f"{counterpart.path} has not finished round {number}: give its simulate command again."
+        )
+    adapter = counterpart.path / counterpart.manifest.rounds[number].adapter
+    digest = adapters.fingerprint(adapter, reader.sha256)
+    return CounterfactualRun(
+        path=counterpart.path, without=origin.without, adapter=adapter, sha256=digest
+    )
+
+
+def _owner(digest: str, federation: Federation) -> str:
+    """Return the client whose records have this SHA-256; empty if there is none."""
+    files = {client.id: client.data for client in federation.manifest.clients if client.data}
+    hashes = federation.manifest.files
+    return next((client for client, data in files.items() if hashes.get(data) == digest), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """A reference federation's folder, its last global model, and its clients' texts."""
+
+    path: Path
+    adapter: Path
+    sha256: str
+    """The fingerprint of its adapter."""
+    texts: frozenset[str]
+
+    def model(self) -> ReferenceModel:
+        """Return the model, with the texts on which it was trained."""
+        target = Target(name=f"reference {self.path}", adapter=str(self.adapter))
+        return ReferenceModel(target=target, texts=self.texts)
+
+
+def check_references(request: "AuditRequest") -> None:
+    """Raise UsageError if no attack reads reference models, and for a folder given twice."""
+    named = request.reference_paths
+    if not named:
+        return
+    if not attacks_with("reads_references", among=request.attacks):
+        names = ", ".join(sorted(attacks_with("reads_references")))
+        raise UsageError(f"--reference needs an attack that compares with models: {names}.")
+    resolved_paths: set[Path] = set()
+    for path in named:
+        if path.resolve() in resolved_paths:
+            raise UsageError(f"--reference {path} is named twice.")
+        resolved_paths.add(path.resolve())
+
+
+def find_references(
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
+) -> list[ReferenceRun]:
+    """Return the reference federations that the user gave.
+
+    Raises UsageError if no adapter is audited, and InputError for a folder that is no complete
+    federation on the same base with its clients' records, or that is the audited one.
+    """
+    if not request.reference_paths:
+        return []
+    if audited.adapter is None or audited.deployment:
+        raise UsageError(
+            "--reference needs an adapter or a federation's global adapter as the target."
+        )
+    audited_sha256 = adapters.fingerprint(audited.adapter, reader.sha256)
+    return [
+        _open_reference(path, audited, audited_sha256, form, reader)
+        for path in request.reference_paths
+    ]
+
+
+def reference_caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
+    """Yield the caveats about reference federations, if there are any."""
+    if runs:
+        yield (
+            f"references: {len(runs):,} federations were compared with. Whether a record was in "
+            "one is judged by its text in the clients' files; whether they were trained as the "
+            "target was is not checked."
+        )
+
+
+def _open_reference(
+    path: Path, audited: AuditTarget, audited_sha256: str, form: PromptTemplate, reader: InputReader
+) -> ReferenceRun:
+    if not is_federation(path):
+        hint = "" if path.exists() else suggest_neighbour(path)
+        raise InputError(f"--reference {path} is no federation's folder.{hint}")
+    federation = reader.federation(path)
+    if federation.manifest.status != "complete":
+        raise InputError(f"{path} is not finished: give its simulate command again.")
+    if audited.base_sha256 and federation.manifest.base.sha256 != audited.base_sha256:
+        raise InputError(f"{path} is of another base than what is audited.")
+    _, adapter = federation.adapter()
+    if (digest := adapters.fingerprint(adapter, reader.sha256)) == audited_sha256:
+        raise InputError(
+            f"--reference {path} is the audited federation itself: it says nothing about itself."
+        )
+    records = list(_records(federation))
+    every = (document for file in records for document in reader.corpus(file, form).documents)
+    texts = frozenset(document.text for document in every if not document.is_prompt)
+    return ReferenceRun(path=path, adapter=adapter, sha256=digest, texts=texts)
+
+
+def _records(federation: Federation) -> Iterator[Path]:
+    """Yield the file of every client's records; raises InputError if one is missing."""
+    for client in federation.manifest.clients:
+        path = federation.path / client.data
+        if not client.data or not path.is_file():
+            raise InputError(
+                f"{federation.path} does not hold the records of {client.id}: which records it was "
+                "trained on is not known."
+            )
+        yield path
+
+
+def reference_facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:
+    """Return the facts about references that identify a run; empty without references."""
+    hashes = {str(run.path): run.sha256 for run in runs}
+    return {"references' SHA-256": hashes} if runs else {}

@@ -1,0 +1,237 @@
+"""What an audit will do, what it leaves out, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaudit.api.errors import FedauditError, UsageError
+from fedaudit.attribution.owner.worker_pool import WorkerOptions
+from fedaudit.attribution.request import AttributionRequest, ResolvedRequest, resolve_request
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.inputs import Inputs
+from fedaudit.audit.material import Material
+from fedaudit.audit.request import (
+    AuditRequest,
+    CrossClientRequest,
+    ExposureRequest,
+    ExtractionRequest,
+    InferenceRequest,
+    MemorizationRequest,
+    Protocol,
+)
+from fedaudit.audit.resolve import resolve
+from fedaudit.config.options import merge_tables
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {"contextual": {"new_tokens": 20}}
+"""The options of every audit. The paper's answers have 10 tokens, too few for many an e-mail
+address or identity card, which would then count as unseen. Answers stop where they cannot become a
+string that is looked for, so that longer ones take hardly more time."""
+QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "contextual": {"samples": 8},
+    "verbatim": {"documents": 24},
+    "ranking": {"sentences": 40, "candidates": [20]},
+}
+"""The options that `--quick` reduces."""
+
+SAMPLE = 100
+"""Texts of each client that memorization is measured on."""
+
+NO_MARKS = "there is no file of watermarks: name one with --watermark"
+"""The reason if there is nothing to attribute; any other reason means that it was not possible."""
+NO_ROUNDS = "it needs the rounds in a federation's folder, and this model is in none"
+
+DEFENDED = "the federation answers through its clients' deployed defence"
+NARROWED = "--prefixes or --victim names whose records are asked about"
+
+STEPS: Mapping[type[AuditRequest], str] = {
+    ExtractionRequest: "extraction",
+    InferenceRequest: "inference",
+    CrossClientRequest: "pairs",
+    MemorizationRequest: "memorization",
+    ExposureRequest: "canaries",
+}
+"""The name of each step, by the type of its request."""
+
+SHOWS = {
+    "pairs": "personal data of every client that every other one can pull out with its own records",
+    "extraction": "personal data and whole passages of one client that another one can pull out; "
+    "whether its records can be recognised as trained on; how often answers hold such data",
+    "inference": "whether the model tells which person a sentence of the records is about",
+    "memorization": "whose texts the model continues for whom, word for word or as an idea",
+    "canaries": "how far training moved planted secrets up among all of their kind",
+    "attribution": "which clients trained on marked documents",
+}
+"""What each step can show."""
+
+CANNOT = (
+    "A step that finds nothing says so for its own questions only: other attacks may find more.",
+    "Strings trained on once or a few times, or deep inside records, seldom come out of any "
+    "question: that they were learned bars a pass, but fails no model.",
+    "Kinds of personal data that neither the records' annotation nor the detector marks.",
+    "Nothing here inverts updates or reconstructs records from them.",
+)
+"""What no step can show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The steps of an audit in their order, and why others are left out."""
+
+    steps: Mapping[str, Inputs[Any]]
+    """What each step asks the audited model, with all that it needs, by the step's name."""
+    attribution: ResolvedRequest | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """By step or by attack, in words."""
+
+    @property
+    def requests(self) -> dict[str, AuditRequest]:
+        """The steps' requests, by name."""
+        return {name: inputs.request for name, inputs in self.steps.items()}
+
+
+def no_attribution_reason(left_out: Mapping[str, str]) -> str:
+    """Return why an attribution was left out although there are marks; empty otherwise."""
+    why = left_out.get("attribution", NO_MARKS)
+    return "" if why == NO_MARKS else why
+
+
+def make_plan(
+    material: Material,
+    common: Mapping[str, Any],
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    commitment: str = "",
+    quick: bool = False,
+    reader: InputReader,
+) -> Plan:
+    """Return every step that the available material allows, resolved without a model.
+
+    `common` are the fields that all requests have. Raises UsageError where there is no step, and
+    what the commands of the steps raise for a wrong option or file.
+    """
+    chosen = merge_tables(merge_tables(OPTIONS, QUICK_OPTIONS if quick else {}), options or {})
+    left_out = dict(_left_out(material, quick=quick))
+    steps = {
+        STEPS[type(request)]: resolve(request, reader)
+        for request in _requests(material, _Fields(common, chosen), commitment, quick=quick)
+    }
+    if not steps:
+        raise UsageError(
+            "Nothing can be asked of this model with what is at hand: name --prefixes."
+        )
+    attribution = _attribution(material, common, left_out, reader)
+    return Plan(steps=steps, attribution=attribution, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What requests have in common, and the options of all plugins."""
+
+    common: Mapping[str, Any]
+    options: Mapping[str, Mapping[str, Any]]
+
+    def request_fields(self, *attacks: str) -> dict[str, Any]:
+        """Return the fields of a request that makes these attacks."""
+        names = (*attacks, str(self.common["detector"]))
+        options = {name: self.options[name] for name in names if name in self.options}
+        return {**self.common, "options": options}
+
+    def adapter_request_fields(self) -> dict[str, Any]:
+        """Return the fields of a request that asks the global adapter itself, under no key."""
+        return {key: v for key, v in self.request_fields().items() if key not in ("client", "keys")}
+
+
+def _requests(
+    material: Material, fields: _Fields, commitment: str, *, quick: bool
+) -> Iterator[AuditRequest]:
+    """Yield the requests that the available material allows."""
+    every = (
+        len(material.clients) > 1
+        and not quick
+        and not material.narrowed
+        and not material.audited.deployment
+    )
+    if material.prefixes:
+        attacks = _attacks(material, pairs=every, quick=quick)
+        yield ExtractionRequest(
+            **fields.request_fields(*attacks),
+            attacks=attacks,
+            prefixes=material.prefixes,
+            victim=material.victim,
+            held_out=material.held_out if "membership" in attacks else None,
+        )
+    if data := material.victim or material.prefixes:
+        attacker = material.prefixes if material.victim else None
+        yield InferenceRequest(**fields.request_fields("ranking"), data=data, attacker=attacker)
+    if every:
+        yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
+        yield MemorizationRequest(
+            **fields.adapter_request_fields(),
+            clients=material.clients,
+            protocol=Protocol(sample=SAMPLE),
+            shorter=True,
+        )
+    if material.canaries and not material.audited.deployment:
+        yield ExposureRequest(
+            **fields.adapter_request_fields(), canaries=material.canaries, commitment=commitment
+        )
+
+
+def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]:
+    """Return the attacks on one victim that the available material allows."""
+    if material.victim is None:
+        return ("contextual",)
+    attacks = [*([] if pairs else ["contextual"]), "verbatim"]
+    attacks += ["membership"] if material.held_out else []
+    attacks += [] if quick else ["untargeted", "benign"]
+    attacks += ["gate"] if material.audited.deployment else []
+    return tuple(attacks)
+
+
+def _attribution(
+    material: Material, common: Mapping[str, Any], left_out: dict[str, str], reader: InputReader
+) -> ResolvedRequest | None:
+    """Return the attribution's inputs; the reason why there are none goes to `left_out`."""
+    federation = material.audited.federation
+    if material.marks is None:
+        return None
+    if federation is None:
+        left_out["attribution"] = NO_ROUNDS
+        return None
+    request = AttributionRequest(
+        rounds=federation.path,
+        watermark=material.marks,
+        seed=common["seed"],
+        worker_options=WorkerOptions(device=common["device"], dtype=common["dtype"]),
+    )
+    try:
+        return resolve_request(request, reader)
+    except FedauditError as error:
+        left_out["attribution"] = str(error)
+        return None
+
+
+def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
+    """Yield the steps that the material does not allow, and those that `--quick` skips."""
+    if material.victim is None:
+        yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
+    if material.victim and not material.held_out:
+        yield "membership", "there are no records that nobody trained on: name some with --held-out"
+    if len(material.clients) < 2:
+        yield "pairs", "the documents of fewer than two clients are at hand"
+        yield "memorization", "the documents of fewer than two clients are at hand"
+    elif material.audited.deployment:
+        yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
+        yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
+    elif material.narrowed:
+        yield "pairs", NARROWED
+        yield "memorization", NARROWED
+    elif quick:
+        yield "pairs", "left out by --quick"
+        yield "memorization", "left out by --quick"
+    if not material.canaries:
+        yield "canaries", "there is no file of canaries: name one with --canaries"
+    elif material.audited.deployment:
+        yield "canaries", f"{DEFENDED}: --round N measures the global adapter"
+    if not material.marks:
+        yield "attribution", NO_MARKS

@@ -1,0 +1,262 @@
+"""Verifying a report against its own content and the files that are at hand."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit import nano
+from fedaudit.api.errors import FedauditError, InputError
+from fedaudit.api.policy import Policy
+from fedaudit.api.records import Measurement
+from fedaudit.api.templates import TEMPLATES, PromptTemplate
+from fedaudit.audit.coverage import coverage
+from fedaudit.audit.policy_file import built_in_policy
+from fedaudit.audit.request import ReleaseContext
+from fedaudit.data import corpus
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import DEPLOYED
+from fedaudit.report.check import Check, verdict
+from fedaudit.report.redaction import KEY_FILE, Redactor, config_folder, is_mask, load_key
+from fedaudit.report.verdict.criteria import same_limits
+from fedaudit.report.verdict.policy import RULE
+from fedaudit.report.verdict.recheck import judged_rows, stated_policy
+from fedaudit.system.files import hash_files, sha256
+
+_RECORD = re.compile(r"record-([0-9a-f]{16})")
+
+
+def record_template(report: Mapping[str, Any]) -> PromptTemplate:
+    """Return the template with which a report's records were rendered, or the default."""
+    named = report["run"]["config"].get("template")
+    return TEMPLATES[named if isinstance(named, str) and named in TEMPLATES else "fed_pii"]
+
+
+def stated_masks(report: Mapping[str, Any]) -> set[str]:
+    """Return the HMACs of masks and keyed names in a report's findings and scopes."""
+    scopes = [row["scope"] for row in report["measurements"]]
+    return set(_hmacs([report["findings"], scopes]))
+
+
+def key_at_hand() -> bytes | None:
+    """Return the user's masking key, or None if it cannot be read."""
+    try:
+        path = config_folder() / KEY_FILE
+        return load_key(path) if path.is_file() else None
+    except InputError:  # a key that others can read, or no config folder
+        return None
+
+
+def known_masks(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[str]:
+    """Return the HMACs of all annotated strings and record ids in files of records."""
+    mask = Redactor(key).mask
+    texts: set[str] = set()
+    for path in files:
+        try:
+            for document in corpus.read(path, form):
+                texts.add(document.id)
+                texts.update(string for string, _ in document.strings())
+        except InputError:  # not a file of records, but of labels or scores
+            continue
+    return {str(mask(text, "")["hmac"]) for text in texts}
+
+
+def _hmacs(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _RECORD.findall(value)
+    elif isinstance(value, Mapping):
+        if isinstance(value.get("hmac"), str) and (is_mask(value) or "length" in value):
+            yield value["hmac"]
+        for item in value.values():
+            yield from _hmacs(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _hmacs(item)
+
+
+Report = Mapping[str, Any]
+NO_HASH = "the report has no hash of it"
+OTHER_DIGESTS_REASON = (
+    "of strings in these records; others were made with another key or are of no record"
+)
+
+
+def verify_report(report: Report, folder: Path, root: Path | None = None) -> Iterator[Check]:
+    """Yield the checks of a valid report in `folder`: its verdict and all files that it names.
+
+    Relative names start at `root`; without one, at the working directory, or else at the nearest
+    folder from `folder` upwards that contains them. Nothing is fetched, and no model is loaded.
+    """
+    yield verdict(report)
+    folders = [root] if root else [Path(), folder, *folder.absolute().parents]
+    yield from _target(report["target"], folders)
+    data = [_file("data", row, folders) for row in report["data"]]
+    yield from data
+    same = [_at_hand(check.name, folders) for check in data if check.state == "same"]
+    yield from _masks(report, [path for path in same if path])
+    for row in report["artifacts"]:
+        yield _file("artifact", row, [folder, *folders])
+
+
+def _masks(report: Report, files: Sequence[Path]) -> Iterator[Check]:
+    """Yield the number of masks that belong to strings in the files of records, if any."""
+    stated = stated_masks(report)
+    if not stated:
+        return
+    key = key_at_hand()
+    matches = stated & known_masks(files, record_template(report), key) if key else set()
+    check = Check(state="same", kind="masks", name=f"{len(matches):,} of {len(stated):,}")
+    if matches == stated:
+        yield replace(check, why="of strings in these records")
+        return
+    why = OTHER_DIGESTS_REASON if key else "the key that they were made with is not here"
+    yield replace(check, state="not checked", why=why)
+
+
+def _target(target: Report, folders: Sequence[Path]) -> Iterator[Check]:
+    if base := target["base"]:
+        stated = target.get("base_sha256") or (None if target["adapter"] else target["sha256"])
+        yield _base(base, stated, folders)
+    if target["adapter"]:
+        folder = _at_hand(target["adapter"], folders)
+        yield _folder("adapter", target["adapter"], target["sha256"], folder, _of_adapter)
+
+
+def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
+    from fedaudit.engine.loading.checkpoint import fingerprint
+
+    folder = nano.folder() if name == nano.BASE else _at_hand(name, folders) or _cached(name)
+    return _folder("base", name, stated, folder, fingerprint)
+
+
+def _folder(
+    kind: str, name: str, stated: str | None, folder: Path | None, digest: Callable[[Path], str]
+) -> Check:
+    """Compare a folder's fingerprint with the stated one."""
+    check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    if not stated:
+        return check
+    check = replace(check, state="not at hand", why="", digest={"dirHash": stated})
+    if folder is None or not folder.is_dir():
+        return check
+    try:
+        found = digest(folder)
+    except (InputError, OSError) as error:
+        return replace(check, why=_reason(error))
+    return (
+        replace(check, state="same") if found == stated else _mark_differing(check, found, stated)
+    )
+
+
+def _of_adapter(folder: Path) -> str:
+    """Return the fingerprint of an adapter's folder, or of all adapters of a deployment."""
+    deployed = folder.resolve()
+    if deployed.parent.name != DEPLOYED or (folder / adapters.WEIGHTS).exists():
+        return adapters.fingerprint(folder)
+    paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
+    return hash_files({path.relative_to(deployed).as_posix(): sha256(path) for path in paths})
+
+
+def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:
+    name, stated = row["path"], row["sha256"]
+    check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    if not stated:
+        return check
+    check = replace(check, state="not at hand", why="", digest={"sha256": stated})
+    path = _at_hand(name, folders)
+    if path is None:
+        return check
+    try:
+        digest = sha256(path)
+    except (InputError, OSError) as error:
+        return replace(check, why=_reason(error))
+    return (
+        replace(check, state="same") if digest == stated else _mark_differing(check, digest, stated)
+    )
+
+
+def _mark_differing(check: Check, digest: str, stated: str) -> Check:
+    why = f"its SHA-256 is {digest[:12]}…, not {stated[:12]}…"
+    return replace(check, state="differs", why=why, digest={})
+
+
+def _reason(error: InputError | OSError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _at_hand(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the path of `name` in the first of `folders` that contains it, or None."""
+    for folder in folders:
+        try:
+            if (folder / name).exists():
+                return folder / name
+        except (OSError, ValueError):  # a name that is too long or invalid
+            return None
+    return None
+
+
+def _cached(name: str) -> Path | None:
+    """Return the cached folder of a hub id, or None; nothing is fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (HFValidationError, OSError, ValueError):
+        return None
+
+
+def verify_assessment(report: Report) -> Iterator[Check]:
+    """Check the name of a report's policy, and the classes of attacks that it says were run.
+
+    Only reports of today's rule are checked: another version may have had other limits or classes.
+    """
+    if report["verdict"].get("rule") != RULE:
+        return
+    try:
+        policy, (measurements, _) = stated_policy(report), judged_rows(report)
+    except (FedauditError, TypeError):  # the check of the verdict reports this
+        return
+    if "policy" in report["verdict"]:
+        yield from _policy(policy)
+    yield from _coverage(report.get("coverage") or [], measurements)
+
+
+def _policy(policy: Policy) -> Iterator[Check]:
+    """Yield a check if the policy has the name of a built-in one, whose limits everybody knows."""
+    built_in = built_in_policy(policy)
+    if built_in is None:
+        return
+    if same_limits(policy, built_in):
+        yield Check(state="same", kind="policy", name=policy.name)
+    else:
+        why = f"its limits are not those of fedaudit's policy {built_in.name}"
+        yield Check(state="differs", kind="policy", name=policy.name, why=why)
+
+
+def _coverage(stated: Sequence[Report], measurements: Sequence[Measurement]) -> Iterator[Check]:
+    """Yield a check of each class of attacks that ran, or should have by the measurements."""
+    if not stated:
+        return
+    stated_rows = {row["class"]: row for row in stated}
+    counts = Counter(row["class"] for row in stated)
+    for row in coverage(measurements, {}, ReleaseContext(), updates=False):
+        stated_row = stated_rows.get(row["class"], {})
+        if counts[row["class"]] > 1:
+            why = "the report tells of it more than once"
+            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
+            continue
+        if _runs(row) is None and _runs(stated_row) is None:
+            continue
+        if _runs(row) == _runs(stated_row):
+            yield Check(state="same", kind="attacks", name=row["class"])
+        else:
+            why = "its measurements are of other attacks, or of another number"
+            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
+
+
+def _runs(row: Report) -> tuple[list[str], int | None] | None:
+    """Return the attacks that a class was run by and its largest n; None where none was."""
+    return (list(row["by"]), row["n"]) if row and row["status"] == "run" else None

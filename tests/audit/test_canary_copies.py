@@ -1,0 +1,55 @@
+"""Canaries that a client was to be given and that its records lack."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.templates import template
+from fedaudit.audit.exposure import count_canary_copies
+from fedaudit.audit.input_files import InputReader
+from fedaudit.canaries.canary_file import Canary
+
+
+def canary(number, client="c0", times=1):
+    return Canary(text=f"Note {number}: call {{secret}}.", secret=f"07700 90000{number}",
+                  client=client, times=times)  # fmt: skip
+
+
+CANARIES = SimpleNamespace(planted=(canary(1), canary(2, times=2), canary(3, client="c1")))
+
+
+def federation(folder, *texts):
+    """Return a federation of c0, whose records are at hand, and c1, whose are not."""
+    lines = (f'{{"text": "{text}"}}\n' for text in texts)
+    (folder / "c0.jsonl").write_text("".join(lines))
+    clients = [SimpleNamespace(id="c0", data="c0.jsonl"), SimpleNamespace(id="c1", data="")]
+    return SimpleNamespace(path=folder, template=template("fed_pii"),
+                           manifest=SimpleNamespace(clients=clients))  # fmt: skip
+
+
+def counted(federation):
+    return count_canary_copies(federation, CANARIES, InputReader())
+
+
+def test_records_that_lack_canaries_are_refused(tmp_path):
+    first, second = (one.sentence for one in CANARIES.planted[:2])
+    found = count_canary_copies(
+        federation(tmp_path, "Nothing.", first, second), CANARIES, InputReader()
+    )
+    assert found.found == {"c0": 1}  # of the second there should be two copies
+    with pytest.raises(InputError, match=r"The records of c0 in .* lack 1 of its 2 canaries"):
+        found.check(tmp_path)
+    full = count_canary_copies(
+        federation(tmp_path, first, second, f"Again: {second}"), CANARIES, InputReader()
+    )
+    full.check(tmp_path)
+
+
+def test_whose_records_are_not_at_hand_is_said(tmp_path):
+    found = count_canary_copies(federation(tmp_path, "Nothing."), CANARIES, InputReader())
+    [said] = found.caveats()
+    assert said.startswith("The records of c1 are not at hand")
+    count_canary_copies(None, CANARIES, InputReader()).check(tmp_path)
+    [said] = count_canary_copies(None, CANARIES, InputReader()).caveats()
+    assert said.startswith("The records of c0, c1 are not at hand")

@@ -1,0 +1,227 @@
+"""What is at hand, what is done with it, what it asks, and why the rest is left out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import fake_audit
+import handmade
+import pytest
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.records import Target
+from fedaudit.audit import cost as cost_module
+from fedaudit.audit.cost import Cost, Speed, cost_of, try_speed
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.material import discover
+from fedaudit.audit.plan import SHOWS, STEPS, make_plan
+from fedaudit.canaries import canary_file, generator
+from fedaudit.canaries.generator import CanaryRequest
+from fedaudit.engine.fake import FakeEngine
+
+COMMON = {
+    "target": "fedaudit-nano", "adapter": "lora", "round": None, "client": None,
+    "detector": "presidio", "template": "fed_pii", "seed": 0, "batch_size": 0, "device": "cpu",
+    "dtype": "auto", "engine": "local",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def federation(here, clients=2):
+    """Write a federation that keeps its clients' documents, and return its folder."""
+    made = handmade.write(here / "run", clients=clients, rounds=1)
+    fake_audit.keep_documents(made.path)
+    return made.path
+
+
+def pair(**named):
+    files = {"prefixes": Path("own.jsonl"), "victim": Path("victim.jsonl"), **named}
+    return discover("fedaudit-nano", "lora", **files, reader=InputReader())
+
+
+def held():
+    """Write 24 records that nobody trained on, and return their file."""
+    path = Path("held.jsonl")
+    records = ({"text": f"A note of day {n}.", "pii": []} for n in range(24))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_a_federation_offers_its_clients_as_attacker_and_victim(here):
+    found = discover(str(federation(here)), reader=InputReader())
+    assert [one.name for one in found.clients] == ["c0", "c1"]
+    assert (found.client_name(found.prefixes), found.client_name(found.victim)) == ("c0", "c1")
+    assert found.updates
+    assert (found.held_out, found.canaries, found.marks) == (None, None, None)
+    folder = here / "run"
+    (folder / "data/held_out.jsonl").write_text((here / "own.jsonl").read_text())
+    (folder / "canaries.json").write_text("{}")
+    again = discover(
+        str(folder),
+        victim=folder / "data/c0.jsonl",
+        prefixes=here / "own.jsonl",
+        reader=InputReader(),
+    )
+    assert (again.client_name(again.prefixes), again.client_name(again.victim)) == (
+        "own.jsonl",
+        "c0",
+    )
+    assert again.held_out == folder / "data/held_out.jsonl"
+    assert again.canaries == folder / "canaries.json"
+
+
+def test_without_documents_there_is_nothing_to_attack_with(here):
+    with pytest.raises(UsageError, match="--prefixes"):
+        discover("fedaudit-nano", "lora", reader=InputReader())
+    with pytest.raises(InputError, match=r"nobody\.jsonl"):
+        pair(victim=Path("nobody.jsonl"))
+
+
+def test_two_files_give_what_one_victim_allows(here):
+    plan = make_plan(pair(), COMMON, reader=InputReader())
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert plan.requests["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
+    assert set(plan.left_out) == {"membership", "pairs", "memorization", "canaries", "attribution"}
+    assert "--held-out" in plan.left_out["membership"]
+    held_out = make_plan(pair(held_out=held()), COMMON, reader=InputReader())
+    assert "membership" in held_out.requests["extraction"].attacks
+    assert "membership" not in held_out.left_out
+
+
+def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
+    run = str(federation(here, clients=3))
+    common = {**COMMON, "target": run, "adapter": None}
+    whole = make_plan(discover(run, reader=InputReader()), common, reader=InputReader())
+    assert list(whole.steps) == ["extraction", "inference", "pairs", "memorization"]
+    assert "contextual" not in whole.requests["extraction"].attacks
+    quick = make_plan(discover(run, reader=InputReader()), common, quick=True, reader=InputReader())
+    assert list(quick.steps) == ["extraction", "inference"]
+    assert quick.requests["extraction"].options["contextual"] == {"samples": 8, "new_tokens": 20}
+    assert quick.left_out["pairs"] == "left out by --quick"
+    own = {"contextual": {"samples": 3}, "ranking": {"sentences": 5}}
+    given = make_plan(
+        discover(run, reader=InputReader()), common, options=own, quick=True, reader=InputReader()
+    )
+    assert given.requests["extraction"].options["contextual"] == {"samples": 3, "new_tokens": 20}
+    assert given.requests["inference"].options["ranking"] == {"sentences": 5, "candidates": [20]}
+
+
+@pytest.mark.parametrize("side", ["prefixes", "victim"])
+def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
+    run = federation(here, clients=3)
+    named = discover(
+        str(run),
+        **{side: here / f"{'own' if side == 'prefixes' else side}.jsonl"},
+        reader=InputReader(),
+    )
+    plan = make_plan(named, {**COMMON, "target": str(run), "adapter": None}, reader=InputReader())
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert plan.requests["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
+    assert all("--victim" in plan.left_out[name] for name in ("pairs", "memorization"))
+
+
+def planted(here):
+    order = CanaryRequest(kind="phone", clients=("c0",), count=3, controls=2, seed=1)
+    made = generator.make(order)
+    canary_file.write(made, here / "canaries.json")
+    return made
+
+
+def test_canaries_are_measured_where_there_is_a_file_of_them(here):
+    planted(here)
+    found = pair(canaries=Path("canaries.json"))
+    plan = make_plan(found, COMMON, reader=InputReader())
+    assert list(plan.steps) == ["extraction", "inference", "canaries"]
+    assert "canaries" not in plan.left_out
+    with pytest.raises(InputError, match="not the file that the commitment was made to"):
+        make_plan(found, COMMON, commitment="0" * 64, reader=InputReader())
+
+
+def test_a_deployed_defence_is_asked_as_it_answers(here):
+    planted(here)
+    found = pair(canaries=Path("canaries.json"))
+    run = discover(str(federation(here)), reader=InputReader())
+    kept = replace(run, canaries=found.canaries, audited=replace(run.audited, deployment="c0"))
+    plan = make_plan(
+        kept, {**COMMON, "target": str(here / "run"), "adapter": None}, reader=InputReader()
+    )
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert "gate" in plan.requests["extraction"].attacks
+    assert all("defence" in plan.left_out[n] for n in ("pairs", "memorization", "canaries"))
+
+
+def test_a_wrong_option_is_no_reason_to_leave_a_step_out(here):
+    with pytest.raises(UsageError, match=r"ranking\.candidates"):
+        make_plan(pair(), COMMON, options={"ranking": {"candidates": 3}}, reader=InputReader())
+
+
+def test_every_step_says_what_it_shows():
+    assert {*STEPS.values(), "attribution"} == SHOWS.keys()
+
+
+def test_a_cost_is_counted_by_hand(here):
+    # 24 documents a file with 2 PII each; contextual asks 15 times for 10 tokens before each of 48.
+    found = pair(held_out=held())
+    plan = make_plan(found, COMMON, reader=InputReader())
+    cost = cost_of(plan.steps["extraction"])
+    verbatim, untargeted, benign = 24, 256, 1000
+    # verbatim continues as many held-out documents as victim's.
+    assert cost.continuations == 48 * 15 + 2 * verbatim + untargeted + benign
+    assert cost.tokens == 48 * 15 * 20 + 2 * verbatim * 50 + untargeted * 256 + benign * 128
+    assert cost.scored == 24 + 24  # membership: the victim's records and those held out
+    assert cost_of(plan.steps["inference"]) == Cost(scored=48 * 50)
+    step = plan.steps["extraction"]
+    other = replace(step, request=replace(step.request, attacks=("superset",)))
+    assert cost_of(other) == Cost(unknown=("superset",))
+    assert cost_of(other).describe() == "what superset asks is not known before"
+
+
+def test_what_nobody_annotated_is_counted_in_a_sample(here, monkeypatch):
+    monkeypatch.setattr(cost_module, "ANNOTATED_SAMPLE", 10)
+    lines = [json.loads(line) for line in Path("own.jsonl").read_text().splitlines()]
+    bare = [{**one, "text": f"Write to a{n}@example.org."} for n, one in enumerate(lines)]
+    for one in bare:
+        del one["pii"]
+    Path("bare.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
+    found = pair(prefixes=Path("bare.jsonl"))
+    plan = make_plan(found, COMMON, reader=InputReader())
+    cost = cost_of(plan.steps["extraction"])
+    assert cost.continuations == 24 * 15 + 24 + 256 + 1000
+    assert cost.describe().startswith("roughly 1,640 continuations")
+
+
+def test_the_cost_of_pairs_and_memorization(here):
+    run = str(federation(here))
+    found = discover(run, reader=InputReader())
+    plan = make_plan(found, {**COMMON, "target": run, "adapter": None}, reader=InputReader())
+    assert cost_of(plan.steps["pairs"]) == Cost(2 * 48 * 15, 2 * 48 * 15 * 20)
+    assert cost_of(plan.steps["memorization"]) == Cost(48, 48 * 256)
+
+
+def test_canaries_cost_one_score_for_each_sentence_and_secret(here):
+    made = planted(here)
+    plan = make_plan(pair(canaries=Path("canaries.json")), COMMON, reader=InputReader())
+    sentences = len({one.prefix for one in made.canaries})
+    assert cost_of(plan.steps["canaries"]) == Cost(scored=sentences * 1000)
+
+
+def test_time_follows_from_speed():
+    assert Speed(token=0.01, text=0.5).seconds(Cost(10, 100, 4)) == 2 * (1 + 2)
+    assert Speed(token=0.01, text=0.5).seconds(Cost(10, 100, 4), models=1) == 3
+
+
+def test_speed_is_tried_on_documents(here):
+    step = make_plan(pair(), COMMON, reader=InputReader()).steps["extraction"]
+    documents = step.tried.documents
+    engine = FakeEngine(lambda *_: " nobody left.")
+    found = try_speed(engine, Target(name="base"), documents)
+    assert found.token > 0
+    assert found.text > 0
+    with pytest.raises(ValueError, match="nothing to try"):
+        try_speed(engine, Target(name="base"), [])
