@@ -15,7 +15,9 @@ def place(tmp_path, monkeypatch):
     """Return a folder with a report, whose settings a test says."""
     (tmp_path / "report.json").write_text("{}")
     settings = {}
-    monkeypatch.setattr("fedaudit.simulation.session.read", lambda path: {"run": {"config": settings}})
+    monkeypatch.setattr(
+        "fedaudit.simulation.session.read", lambda path: {"run": {"config": settings}}
+    )
     return tmp_path, settings
 
 
