@@ -372,6 +372,9 @@ def test_two_audits_beside_each_other(here, run):
     assert found["differences"]
     assert len(found["verdicts"]) == 2
     assert run("compare", "one", "two", "--json", "difference.json").code == 0  # once more
+    assert run("compare", "one", "two", "--html", "changes.html").code == 0
+    assert "<h1>What changed</h1>" in Path("changes.html").read_text()
+    assert run("compare", "one", "two", "--html", "changes.html").code == 0
     run.refused(3, "compare", "one", "nowhere", says="nowhere")
     for name in ("one/report.json", "two/../two/report.json"):
         before = Path(name).read_bytes()
@@ -392,4 +395,4 @@ def test_two_audits_beside_each_other(here, run):
     assert done.code == 0
     assert "The second report: Do not rely on this report" in " ".join(done.out.split())
     doubted = f"{stated} (its own measurements contradict it)"
-    assert done.out.splitlines()[-1] == f"Verdicts: {found['verdicts'][0]}, then {doubted}."
+    assert done.out.splitlines()[0] == f"Verdicts: {found['verdicts'][0]}, then {doubted}."

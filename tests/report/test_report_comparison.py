@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from example_report import coverage, example, extraction, findings, number
+from html_page import Page
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,8 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.comparison import compare, mcnemar_two_sided
-from fedaudit.report.tables.comparison.two_reports import comparison_tables
+from fedaudit.report.renderers import comparison
+from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
 
 
 def report(rows=None, leaks=(), **changes):
@@ -184,6 +186,29 @@ def test_the_tables_have_what_is_sure_first():
     # Newcombe's interval from Wilson's [49.0, 70.0] and [16.8, 35.5] % around -35 points
     assert numbers.rows[0][3] == "-35.0 points [-48.0, -19.8]"
     assert leaks.rows[0][:5] == ("contextual coverage", "PERSON", "1", "1", "0")
+
+
+def test_what_changed_is_said_first_and_numbers_that_are_equal_are_counted():
+    first = [coverage(48, 80, source="tuned"), coverage(1, 80, source="base")]
+    second = [coverage(20, 80, source="tuned"), coverage(1, 80, source="base")]
+    reports = report(first, [leak("a"), leak("c")]), report(second, [leak("b"), leak("c")])
+    reports[0]["verdict"]["status"], reports[1]["verdict"]["status"] = "fail", "inconclusive"
+    found = compare(*reports)
+    numbers, _ = comparison_tables(found)
+    assert len(numbers.rows) == 1
+    assert "1 more are equal in both." in numbers.notes
+    sentence = (
+        "The verdict went from fail to inconclusive; 1 of 2 numbers changed surely. Of the leaks, 1"
+        " appeared, 1 went, 1 stayed."
+    )
+    assert change_sentence(*reports, found) == sentence
+    page = Page(comparison.render(*reports, found))
+    assert sentence in page.texts
+    assert {"fail", "inconclusive"} <= {
+        name for _, attributes in page.elements for name in attributes.get("class", "").split()
+    }
+    same = change_sentence(reports[0], reports[0], compare(reports[0], reports[0]))
+    assert same.startswith("Both verdicts are fail; 0 of 2")
 
 
 def test_a_verdict_that_its_measurements_contradict_is_said_to():

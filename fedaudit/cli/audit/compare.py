@@ -20,6 +20,10 @@ def compare(
         ),
     ] = False,
     json: Json = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the comparison as a page."),
+    ] = None,
 ) -> int:
     """Compare two reports: what differs, appeared or disappeared.
 
@@ -34,9 +38,10 @@ def compare(
     from fedaudit.report import document
     from fedaudit.report.baseline import check_candidate_report
     from fedaudit.report.comparison import compare as compare_reports
+    from fedaudit.report.renderers import comparison as comparison_page
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.report.tables.comparison.two_reports import comparison_tables
-    from fedaudit.system.outputs import COMPARISON, write_output
+    from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
+    from fedaudit.system.outputs import COMPARISON, PAGE, write_output
 
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
     reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
@@ -48,13 +53,17 @@ def compare(
     if gate:
         gate_result = print_gate(*reports)
     else:
-        print_tables(comparison_tables(comparison), console())
         print_text(f"Verdicts: {', then '.join(map(_verdict_text, reports))}.")
+        sentences = [change_sentence(*reports, comparison), *comparison.notes]
+        print_tables(comparison_tables(comparison), console(), sentences)
     if json is not None:
         table = {**document.to_plain(asdict(comparison), "comparison"), "verdicts": verdicts}
         table |= {"gate": gate_table(gate_result)} if gate_result else {}
         write_output(json, texts.dumps(table, indent=2, sort_keys=True) + "\n", COMPARISON)
         print_note(f"Written: {json}")
+    if page is not None:
+        write_output(page, comparison_page.render(*reports, comparison), PAGE)
+        print_note(f"Written: {page}")
     return gate_code(gate_result) if gate_result else 0
 
 

@@ -69,8 +69,14 @@ def render_summary(report: Row, console: "Console") -> None:
     _verdict(report, checked, console)
 
 
-def print_tables(tables: Sequence[Table], console: "Console") -> None:
-    """Print tables in the style of a report."""
+def print_tables(
+    tables: Sequence[Table], console: "Console", sentences: Sequence[str] = ()
+) -> None:
+    """Print tables in the style of a report, below sentences about them."""
+    for sentence in sentences:
+        console.print(_text(sentence))
+    if sentences:
+        console.print()
     for table in tables:
         _table(table, console)
 

@@ -137,9 +137,9 @@ def verdict_reasons(report: Row) -> list[str]:
 
 
 PROMPT_STARTS = {
-    "bare": "nothing before the prompt",
-    "bos": "the BOS token before the prompt",
-    "template": "the prompt template before the prompt",
+    "bare": "nothing before them",
+    "bos": "the BOS token before them",
+    "template": "the prompt template before them",
 }
 
 
@@ -214,10 +214,11 @@ def _prompt_start(start: Mapping[str, Any] | None, *, is_prompted: bool) -> str:
     if start is None:
         return NOT_MEASURED if is_prompted else ""
     scores = start.get("log_likelihood") or {}
-    places = (("start", "at a document's start"), ("middle", "inside one"))
+    places = (("start", "at a document's start"), ("middle", "inside a document"))
     texts = [
-        f"{position}, {PROMPT_STARTS.get(start[key], start[key])}{_nats(scores.get(key))}"
+        f"prompts {position} had {PROMPT_STARTS.get(start[key], start[key])}{_nats(score)}"
         for key, position in places
+        for score in [scores.get(key)]
     ]
     remaining = {k: v for k, v in start.items() if k not in ("start", "middle", "log_likelihood")}
     return "; ".join([*texts, *filter(None, [_pairs(remaining)])])
@@ -227,7 +228,7 @@ def _nats(scores: Mapping[str, float] | None) -> str:
     """Return how likely known texts are after each start, the likeliest first."""
     ordered = sorted((scores or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     text = ", ".join(f"{name} {number(value)}" for name, value in ordered)
-    return f" ({text} nats a token)" if text else ""
+    return f" (log-likelihood of known texts: {text} nats a token)" if text else ""
 
 
 def _data(file: Mapping[str, Any]) -> str:

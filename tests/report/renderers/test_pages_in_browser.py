@@ -5,6 +5,7 @@ Needs Chromium on the path (Debian: `apt install chromium`); without it these ar
 
 import gzip
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -15,12 +16,17 @@ import memorized_report
 import pytest
 from example_report import example, hostile
 
+from fedaudit.report.comparison import compare
 from fedaudit.report.document import write
 from fedaudit.report.index.entries import run_entries
-from fedaudit.report.renderers import annex, html, run_index
+from fedaudit.report.renderers import annex, comparison, html, run_index
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium on the path")
+REQUIRED = os.environ.get("FEDAUDIT_BROWSER") == "required"
+"""Whether a machine without Chromium fails these tests; .ci/run says so."""
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM or REQUIRED), reason="there is no Chromium on the path"
+)
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "tests/golden/demo_report.json.gz"
@@ -84,6 +90,10 @@ def pages(tmp_path_factory):
     for name in ("extraction", "attribution"):
         page = annex.render(reports()[name])
         (folder / f"annex of {name}.html").write_text(page, "utf-8")
+    two = reports()["extraction"], reports()["nothing"]
+    two[1]["measurements"] = two[0]["measurements"][:20]
+    page = comparison.render(*two, compare(*two))
+    (folder / "comparison.html").write_text(page, "utf-8")
     for name in ("one", "two"):
         (folder / name).mkdir()
         write(example(), folder / name / "report.json")
@@ -92,8 +102,8 @@ def pages(tmp_path_factory):
 
 
 NAMES = (
-    *("annex of attribution", "annex of extraction", "attribution", "extraction", "gate"),
-    *("hostile", "index", "memorization", "nothing"),
+    *("annex of attribution", "annex of extraction", "attribution", "comparison"),
+    *("extraction", "gate", "hostile", "index", "memorization", "nothing"),
 )
 
 

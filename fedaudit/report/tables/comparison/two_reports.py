@@ -3,11 +3,13 @@
 from fedaudit.api.kind import Table
 from fedaudit.report.comparison import ReportComparison, RowDifference
 from fedaudit.report.number_format import format_difference, format_value, number
+from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import shown_name
 from fedaudit.report.tables.table import NONE, shorten
 
 MAX_ROWS = 40
+LEAKS = ("appeared", "went", "stayed")
 REST = "with --json FILE"
 BOUND_SCOPE = frozenset({"client", "estimator", "position", "source"})
 INDEPENDENT = (
@@ -16,29 +18,43 @@ INDEPENDENT = (
 )
 
 
+def change_sentence(first: Row, second: Row, comparison: ReportComparison) -> str:
+    """Return in a sentence or two what changed: the verdict, the numbers, the leaks."""
+    old, new = (str(report["verdict"]["status"]) for report in (first, second))
+    verdict = f"Both verdicts are {old}" if old == new else f"The verdict went from {old} to {new}"
+    sure = sum(change.sure for change in comparison.differences)
+    numbers = f"{sure:,} of {len(comparison.differences):,} numbers changed surely"
+    counts = [sum(getattr(leak, name) for leak in comparison.leaks) for name in LEAKS]
+    texts = (f"{count:,} {name}" for count, name in zip(counts, LEAKS, strict=True))
+    leaks = f" Of the leaks, {', '.join(texts)}." if any(counts) else ""
+    return f"{verdict}; {numbers}.{leaks}"
+
+
 def comparison_tables(comparison: ReportComparison) -> list[Table]:
-    """Return both tables, sure and large differences first; notes are below the first table."""
-    rows = sorted(comparison.differences, key=lambda d: (not d.sure, -abs(d.second - d.first)))
+    """Return both tables, sure and large differences first; numbers that are equal are counted."""
+    changed = [change for change in comparison.differences if change.first != change.second]
+    equal = len(comparison.differences) - len(changed)
+    rows = sorted(changed, key=lambda d: (not d.sure, -abs(d.second - d.first)))
     numbers = Table(
         title="Numbers",
         columns=("what", "first", "second", "difference [95 %]", "sure"),
         rows=tuple(map(_line, rows)),
         numeric=frozenset({"first", "second", "difference [95 %]"}),
-        notes=(INDEPENDENT, *comparison.notes),
+        notes=(INDEPENDENT, *([f"{equal:,} more are equal in both."] if equal else [])),
     )
     leaks = Table(
         title="Leaks",
-        columns=("by", "kind", "appeared", "went", "stayed", "p"),
+        columns=("by", "kind", *LEAKS, "p"),
         rows=tuple(
             (
                 make_visible(leak.measurement),
                 make_visible(leak.label),
-                *(f"{count:,}" for count in (leak.appeared, leak.went, leak.stayed)),
+                *(f"{getattr(leak, name):,}" for name in LEAKS),
                 number(leak.p),
             )
             for leak in comparison.leaks
         ),
-        numeric=frozenset({"appeared", "went", "stayed", "p"}),
+        numeric=frozenset({*LEAKS, "p"}),
         notes=(
             "p: two-sided, how often chance parts appeared and gone as unevenly. Neither it nor"
             " the intervals above are adjusted for how many there are.",
