@@ -44,7 +44,7 @@ def compare(
     from fedaudit.system.outputs import COMPARISON, PAGE, write_output
 
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
-    reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
+    reports = (read_baseline if gate else document.read)(paths[0]), document.read(paths[1])
     if gate:
         check_candidate_report(reports[1])
     comparison = compare_reports(*reports)
