@@ -1,6 +1,7 @@
 """simulate and extract from an empty folder, as a newcomer would."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import fork
 import pytest
 from command import Command
 
@@ -27,13 +29,21 @@ SMALL = (
     "--set=evaluated=6",
 )
 
+QUICK = (
+    *SMALL,
+    "--set=training.steps=4",
+    "--set=evaluated=2",
+    "--set=central=false",
+    "--set=workers=1",
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A working directory with one small simulated federation in it."""
     place = tmp_path_factory.mktemp("work")
-    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *SMALL]
-    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    done = fork.fedaudit("simulate", "--profile", "fed_pii", *SMALL, cwd=place)
+    assert done.returncode == 0, done.stderr
     return place
 
 
@@ -43,6 +53,21 @@ def here(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "runs", tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def attacked(folder):
+    """That directory with an audit in `audit`, and what the command printed."""
+    words = (*ATTACK[:-1], "--json", "out.json", "--out", "audit", "--reveal")
+    return fork.fedaudit(*words, cwd=folder)
+
+
+@pytest.fixture
+def audited(attacked, folder, here):
+    """What the command printed whose audit lies in a copy of its directory."""
+    shutil.copytree(folder / "audit", here / "audit")
+    shutil.copy(folder / "out.json", here)
+    return attacked
 
 
 @pytest.fixture
@@ -96,10 +121,9 @@ def test_another_simulation_does_not_overwrite_it(here, run):
     run.refused(3, "simulate", "--profile", "fed_pii", *SMALL, "--seed", 5, says="differs in seed")
 
 
-def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
-    outcome = run("extract", "--prefixes", C0, "--victim", C1, "--json", "out.json")
-    assert outcome.code in (0, 1, 7)
-    assert "Auditing runs/fed_pii, the federation of the data" in outcome.err
+def test_extract_finds_the_last_federation_and_scores_all_sources(here, audited):
+    assert audited.returncode in (0, 1, 7)
+    assert "Auditing runs/fed_pii, the federation of the data" in audited.stderr
     report = json.loads((here / "out.json").read_text())
     validate(report)
     totals = {
@@ -112,17 +136,17 @@ def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
     assert totals == paper | {(s, "exclusive") for s in (*sources, "base-not-tuned", "known")}
     assert report["target"]["effect"]["largest_change"] > 0.1
     assert report["target"]["beginning"]["start"] in ("bos", "bare")
-    assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
+    assert (audited.returncode == 1) == (report["verdict"]["status"] == "fail")
 
 
 def test_the_federation_of_the_data_is_meant_before_the_one_written_last(here, run):
     shutil.copytree("runs/fed_pii", "runs/later")
     Path("runs/later/federation.json").touch()
     Path("own.jsonl").write_bytes(Path(C0).read_bytes())
-    assert (
-        "Auditing runs/fed_pii, the federation of the data" in run("extract", "--prefixes", C0).err
-    )
-    later = run("extract", "--prefixes", "own.jsonl")
+    first = ("--round", 0)  # which is refused after that is said
+    found = run("extract", "--prefixes", C0, *first)
+    assert "Auditing runs/fed_pii, the federation of the data" in found.err
+    later = run("extract", "--prefixes", "own.jsonl", *first)
     assert "Auditing runs/later, the federation written last" in later.err
 
 
@@ -132,37 +156,33 @@ def test_audit_says_which_federation_it_found(here, run):
     assert run("audit", "runs/fed_pii", "--dry-run").err == ""
 
 
-def test_lines_fit_eighty_columns_when_piped(here, run):
-    outcome = run(*ATTACK)
-    assert max(map(len, outcome.out.splitlines())) <= 80
-    assert "\x1b" not in outcome.out
+def test_lines_fit_eighty_columns_when_piped(attacked):
+    assert max(map(len, attacked.stdout.splitlines())) <= 80
+    assert "\x1b" not in attacked.stdout
 
 
-def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
+def test_batch_size_and_order_of_the_input_change_no_figure(here, audited, run):
     lines = (here / C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     (here / "shuffled.jsonl").write_text("".join(lines))
-    run(*ATTACK, "--out", "a")
-    run(*ATTACK, "--out", "b", "--batch-size", 7)
-    run("extract", "--prefixes", "shuffled.jsonl", "--victim", C1, "--quiet", "--out", "c")
-    (rows, found), *others = (figures(f"{name}/report.json") for name in "abc")
-    for other_rows, other_found in others:
-        assert other_found == found
-        for row, other in zip(rows, other_rows, strict=True):
-            # What the base is likely to say is a sum of float32 scores, whose last bits depend on
-            # the shape of a batch; whatever is counted does not.
-            scored = row["metric"] in ("chance", "p_value")
-            value = pytest.approx(row["value"], rel=1e-5) if scored else row["value"]
-            assert other == row | {"value": value}
+    words = ("extract", "--prefixes", "shuffled.jsonl", "--victim", C1, "--quiet")
+    run(*words, "--batch-size", 7, "--out", "other")
+    (rows, found), (others, other_found) = map(figures, ("out.json", "other/report.json"))
+    assert other_found == found
+    for row, other in zip(rows, others, strict=True):
+        # What the base is likely to say is a sum of float32 scores, whose last bits depend on
+        # the shape of a batch; whatever is counted does not.
+        scored = row["metric"] in ("chance", "p_value")
+        value = pytest.approx(row["value"], rel=1e-5) if scored else row["value"]
+        assert other == row | {"value": value}
 
 
-def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
+def test_no_pii_stands_in_anything_but_the_revealed_file(here, audited, run):
     # Short names may stand in any text by chance; the rest identifies.
     secrets = {text for text in pii(C1) | pii(C0) if len(text) > 3}
-    shown = run(*ATTACK, "--out", "audit", "--reveal", "--set", "contextual.samples=40")
     for form in ("html", "markdown"):
         assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
-    texts = [shown.out, shown.err]
+    texts = [audited.stdout, audited.stderr, Path("out.json").read_text()]
     texts += [p.read_text() for p in Path("audit").iterdir() if p.name != "revealed.jsonl"]
     assert not [s for s in secrets for text in texts if s in text]
     revealed = Path("audit/revealed.jsonl")
@@ -213,8 +233,7 @@ def test_the_base_alone_can_be_asked(here, run):
     assert "no base to compare with" in outcome.out
 
 
-def test_an_output_folder_of_another_run_is_refused(here, run):
-    run(*ATTACK, "--out", "audit")
+def test_an_output_folder_of_another_run_is_refused(here, audited, run):
     run.refused(3, *ATTACK, "--out", "audit", "--seed", 9, says="another run")
     run.refused(3, *ATTACK, "--out", "runs/fed_pii", says="holds another run")
 
@@ -242,28 +261,29 @@ def refuse(*words, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
 socket.getaddrinfo = refuse
 from fedaudit.cli import main
-sys.argv = ["fedaudit", *sys.argv[1:]]
-main()
+for words in " ".join(sys.argv[1:]).split(" then "):
+    sys.argv = ["fedaudit", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code not in (0, 1, 7):
+            raise
 """
 
 
 def test_nothing_opens_a_connection(here):
+    """In a new interpreter, whose imports open none either."""
     Path("mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
-    for words in (
-        ["simulate", "--profile", "fed_pii", "--out", "again", *SMALL, "--set=workers=1"],
-        ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--target", "again"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", NO_SOCKETS, *words, "--quiet"],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode in (0, 1, 7), done.stderr
+    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--quiet", "then"]
+    words += ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--quiet"]
+    command = [sys.executable, "-c", NO_SOCKETS, *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert Path("again/report.json").exists()
 
 
 def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
-    outcome = run("simulate", "--profile", "fed_pii", "--out", "log", *SMALL, "--set=workers=1")
+    outcome = run("simulate", "--profile", "fed_pii", "--out", "log", *QUICK, "--set=central=true")
     told = re.findall(r"^round (\d+): \d+ of 6 trainings, \w+ loss \d\.\d+(.*)$",
                       outcome.err, re.MULTILINE)  # fmt: skip
     # The clock starts with the first training: of what is left, it tells nothing yet.
@@ -276,6 +296,7 @@ def test_other_data_under_the_same_name_is_another_run(here, run):
     lines = Path(C0).read_text().splitlines(keepends=True)
     Path("a.jsonl").write_text("".join(lines))
     words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
+    words = (*words, "--target", "fedaudit-nano")
     assert run(*words).code in (0, 1, 7)
     assert run(*words).code in (0, 1, 7), "the same run again"
     Path("a.jsonl").write_text("".join(lines[:8]))
@@ -290,15 +311,17 @@ def test_nobody_reading_is_no_finding(here):
 
 
 def test_an_interrupt_ends_with_its_exit_code_and_goes_on_later(here):
-    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *SMALL, "--set=rounds=6"]
-    command = [sys.executable, "-m", "fedaudit", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *QUICK, "--set=rounds=8"]
+    with open("said", "w+") as said:
+        process = fork.start(fork.real, words, err=said)
         while not (here / "stopped/rounds/001/global").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == 6, said
-    assert said.strip().splitlines()[-1].startswith("fedaudit: Interrupted.")
-    again = subprocess.run(command, capture_output=True, text=True, check=True)
+            assert process.is_alive()
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+        said.seek(0)
+        assert process.exitcode == 6
+        assert said.read().splitlines()[-1].startswith("fedaudit: Interrupted.")
+    again = fork.fedaudit(*words)
+    assert again.returncode == 0
     assert "Going on in stopped after round" in again.stderr

@@ -42,7 +42,7 @@ def run(*words, how="SIGKILL", point=0, log="log", verdict="", timeout=120, **op
 
 def fedaudit(*words, timeout=120, **options):
     """Run fedaudit itself, with real models; return its exit code and output."""
-    return _finished(_real, list(map(str, words)), timeout=timeout, **options)
+    return _finished(real, list(map(str, words)), timeout=timeout, **options)
 
 
 def start(main, *arguments, cwd=".", site=None, env=None, out=None, err=None):
@@ -119,7 +119,8 @@ def fake(words, verdict=""):
     fake_audit.main()
 
 
-def _real(words):
+def real(words):
+    """Be fedaudit."""
     from fedaudit.__main__ import main
 
     sys.argv = ["fedaudit", *words]

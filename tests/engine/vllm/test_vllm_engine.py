@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tiny_models
+from completion_server import HonestServer
 from hash_model import HashModel
 
 from fedaudit.api.engine import GenerationBatch
@@ -23,10 +24,21 @@ BASE = Target(name="base")
 TEXTS = ("The weather in the north", "She opened the door", "In the year after that")
 
 
+@pytest.fixture(scope="module")
+def model():
+    """Return the address of the model that the fake server serves: so it need not load one."""
+    with HonestServer(HashModel(), {"tuned": "lora", "plain": None}).server().running() as running:
+        yield running.url
+
+
 @pytest.fixture
-def diary(tmp_path, monkeypatch):
+def diary(tmp_path, monkeypatch, model):
     """Return what the fake server noted; `how` it fails is in a file of the same folder."""
-    (tmp_path / "how.json").write_text("{}")
+
+    def tell(**how):
+        (tmp_path / "how.json").write_text(json.dumps({"model": model, **how}))
+
+    tell()
     monkeypatch.setenv("FAKE_VLLM", str(tmp_path / "how.json"))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'fake_vllm'}:{HELPERS}")
 
@@ -34,7 +46,7 @@ def diary(tmp_path, monkeypatch):
         path = tmp_path / "diary.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    rows.how = lambda **how: (tmp_path / "how.json").write_text(json.dumps(how))
+    rows.how = tell
     return rows
 
 

@@ -1,7 +1,7 @@
 """What `python -m vllm.entrypoints.openai.api_server` would be, around a model that takes no time.
 
-FAKE_VLLM is a file of JSON that says how it fails; commands and loaded adapters are added to a file
-beside it.
+FAKE_VLLM is a file of JSON with the address of that model, a server in the test's own process, and
+how this one fails; commands and loaded adapters are added to a file beside it.
 """
 
 import argparse
@@ -11,9 +11,10 @@ import os
 import sys
 import threading
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
-from completion_server import HonestServer
-from hash_model import HashModel
+from chat_server import Server
 
 
 def main():
@@ -39,9 +40,9 @@ def main():
             file.write(json.dumps(row) + "\n")
 
     note(**vars(given), pid=os.getpid(), cwd=os.getcwd())
-    models, counted = {given.served_model_name: None}, [0]
+    models, counted = {given.served_model_name: "plain"}, [0]
 
-    def change(request):
+    def reply(request):
         if request["headers"].get("Authorization") != f"Bearer {os.environ['VLLM_API_KEY']}":
             return 401, {}, "{}"
         body = request["body"]
@@ -50,7 +51,7 @@ def main():
             config = json.loads((folder / "adapter_config.json").read_text())
             if config["r"] > given.max_lora_rank or "refuses" in how:
                 return 400, {}, '{"error": "rank"}'
-            models[body["lora_name"]] = None if how.get("serves_base") else "lora"
+            models[body["lora_name"]] = "plain" if how.get("serves_base") else "tuned"
             note(loaded=body["lora_name"], rank=config["r"], files=len(list(folder.iterdir())))
             return 200, {}, '"Success"'
         if request["path"] == "/v1/completions":
@@ -59,21 +60,37 @@ def main():
             if counted[0] >= how.get("dies_after", math.inf):  # others may be counting beside it
                 # Another thread may end the process while this one writes.
                 new_orders = orders.with_suffix(f".{threading.get_ident()}")
-                new_orders.write_text("{}")
+                new_orders.write_text(json.dumps({"model": how["model"]}))
                 new_orders.replace(orders)
                 print("RuntimeError: einsum", flush=True)
                 os._exit(9)
             if how.get("scores_base") and body["model"] in models and "echo" in body:
                 body["model"] = given.served_model_name
-        return None
+            if body["model"] in models:
+                return asked(
+                    how["model"], request["path"], {**body, "model": models[body["model"]]}
+                )
+        if request["path"] == "/v1/models":
+            rows = [{"id": name, "max_model_len": 1024} for name in models]
+            return 200, {}, json.dumps({"data": rows})
+        return 404, {}, '{"error": "no such model"}'
 
-    honest = HonestServer(HashModel(), models, change=change)
-    server = honest.server()
-    server.port = given.port
+    server = Server(reply, given.port)
     with server.running():
         sys.stdin.read()
         while True:
             __import__("time").sleep(3600)
+
+
+def asked(url, path, body):
+    """Return what the server of the model replies."""
+    request = Request(url.removesuffix("/v1") + path, json.dumps(body).encode())
+    try:
+        with urlopen(request) as response:
+            return response.status, {}, response.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, {}, error.read().decode()
 
 
 main()
