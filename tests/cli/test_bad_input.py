@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fork
 import huggingface_hub
 import pytest
 from command import Command
@@ -37,8 +38,8 @@ def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("federation") / "run"
     settings = "clients=2 rounds=2 central=false training.steps=2 records.cases=3 workers=1"
     words = [f"--set={setting}" for setting in settings.split()]
-    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *words]
-    subprocess.run([*command, "--out", place], check=True, capture_output=True)
+    done = fork.fedaudit("simulate", "--profile", "fed_pii", *words, "--out", place)
+    assert done.returncode == 0, done.stderr
     return place
 
 

@@ -4,10 +4,9 @@ import json
 import random
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
+import fork
 import pytest
 from command import Command
 
@@ -23,6 +22,7 @@ SMALL = (
     "--set=records.documents_per_case=6",
     "--set=evaluated=6",
     "--set=central=false",
+    "--set=workers=1",
 )
 C0 = "runs/fed_pii/data/c0.jsonl"
 ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
@@ -31,8 +31,8 @@ ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("work")
-    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *SMALL]
-    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    done = fork.fedaudit("simulate", "--profile", "fed_pii", *SMALL, cwd=place)
+    assert done.returncode == 0, done.stderr
     return place
 
 

@@ -4,10 +4,9 @@ import json
 import re
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
+import fork
 import pytest
 from command import Command
 
@@ -33,9 +32,9 @@ ASK = ("infer", "--data", RUN / "data/c0.jsonl", "--quiet", "--candidates", 8)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("work")
-    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "secure_gate", *SMALL]
-    done = subprocess.run(command, cwd=place, check=True, capture_output=True)
-    (place / "log").write_bytes(done.stdout + done.stderr)
+    done = fork.fedaudit("simulate", "--profile", "secure_gate", *SMALL, cwd=place)
+    assert done.returncode == 0, done.stderr
+    (place / "log").write_text(done.stdout + done.stderr)
     return place
 
 

@@ -31,7 +31,7 @@ class _Handle:
         self.number = received.detach()
 
 
-def run(*words, how="SIGKILL", point=0, log="log", verdict="", timeout=120, **options):
+def run(*words, how="SIGKILL", point=0, log="log", verdict="", timeout=600, **options):
     """Run fedaudit as `fake_audit` does; return its exit code (negative: the signal) and output.
 
     `verdict` replaces that of the report; the rest is as for `start`.
@@ -40,7 +40,7 @@ def run(*words, how="SIGKILL", point=0, log="log", verdict="", timeout=120, **op
     return _finished(fake, command, verdict, timeout=timeout, **options)
 
 
-def fedaudit(*words, timeout=120, **options):
+def fedaudit(*words, timeout=600, **options):
     """Run fedaudit itself, with real models; return its exit code and output."""
     return _finished(real, list(map(str, words)), timeout=timeout, **options)
 

@@ -9,6 +9,7 @@ import jsonschema  # noqa: F401
 import peft  # noqa: F401
 import rich.table  # noqa: F401
 import scipy.stats  # noqa: F401
+import sklearn.cluster  # noqa: F401
 from faker import Faker
 
 import fedaudit

@@ -178,27 +178,27 @@ def decided(scores, folder, published=None, made="", **settings):
 
 @pytest.fixture(scope="module")
 def framing():
-    """Return what was said, and every key of 100,000 that accuses somebody."""
+    """Return what was said, and every key of 50,000 by which somebody's Z is above 4."""
     said = answers()
-    high = [key for key in range(1, 100_001) if combined(z_of(said, key)).max() > 4]
-    return said, [key for key in high if decide(scores_of(said, [key])).flagged]
+    return said, [key for key in range(1, 50_001) if combined(z_of(said, key)).max() > 4]
 
 
-def test_of_100_000_keys_some_accuse_somebody_and_none_where_commitments_are_required(
+def test_of_50_000_keys_some_accuse_somebody_and_none_where_commitments_are_required(
     framing, tmp_path
 ):
     said, keys = framing
-    assert len(keys) > 10  # 10 clients x 100,000 keys; one in 31,574 of a standard normal Z
+    assert len(keys) > 5  # 10 clients x 50,000 keys; one in 31,574 of a standard normal Z
     own = public(("m0", 0))  # the honest owner published another mark's
     path = tmp_path / "own.json"
     commitments.write(Commitments(commitments=tuple(own)), path)
-    for key in keys:
+    for key in keys[:5]:
         scores = scores_of(said, [key])
         first = decide(scores)
+        assert first.flagged
         assert not commitment.withhold_uncommitted(
             first, commitment.check_commitments(scores, path)
         ).flagged
-    for key in keys[:3]:
+    for key in keys[:2]:
         scores = scores_of(said, [key])
         bare = decided(scores, tmp_path)
         assert bare["verdict"]["status"] == "fail"
@@ -218,18 +218,18 @@ def commitment_of(one):
     return commitments.commitment(one, commitment.settings_of(one))
 
 
-def test_who_publishes_100_000_keys_and_opens_one_accuses_nobody(framing, tmp_path):
+def test_who_publishes_50_000_keys_and_opens_one_accuses_nobody(framing, tmp_path):
     said, keys = framing
     best = max(keys, key=lambda key: combined(z_of(said, key)).max())
     scores = scores_of(said, [best])
-    others = [Commitment(id=f"x{n}", plugin="kgw", sha256=f"{n:064x}") for n in range(99_999)]
+    others = [Commitment(id=f"x{n}", plugin="kgw", sha256=f"{n:064x}") for n in range(49_999)]
     own = commitment_of(mark(best))
     alone = decided(scores, tmp_path, [own])
     assert alone["verdict"]["status"] == "fail"
     many = decided(scores, tmp_path, [own, *others])
     assert many["verdict"]["status"] == "inconclusive"
     assert many["findings"] == []
-    assert any("99999 of 100000 published commitments were not opened" in x for x in many["limits"])
+    assert any("49999 of 50000 published commitments were not opened" in x for x in many["limits"])
     [adjusted] = [
         row["value"]
         for row in many["measurements"]
@@ -237,7 +237,7 @@ def test_who_publishes_100_000_keys_and_opens_one_accuses_nobody(framing, tmp_pa
         and row["scope"]["client"] == flagged_client(alone)
     ]
     p = math.erfc(float(combined(z_of(said, best)).max()) / math.sqrt(2)) / 2
-    assert adjusted == pytest.approx(min(1.0, p * 10 * 100_000))
+    assert adjusted == pytest.approx(min(1.0, p * 10 * 50_000))
 
 
 def flagged_client(report):
