@@ -84,6 +84,18 @@ def golden(request):
     return check
 
 
+@pytest.fixture
+def forked_workers(monkeypatch):
+    """Fork fedaudit's worker processes, which otherwise import torch anew; few tests need that."""
+    import fork
+
+    from fedaudit.system import processes
+
+    monkeypatch.setattr(
+        processes, "multiprocessing", SimpleNamespace(get_context=lambda kind: fork.context())
+    )
+
+
 @pytest.fixture(scope="session")
 def base():
     from fedaudit.engine.loading.loader import load_base

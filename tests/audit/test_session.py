@@ -3,11 +3,11 @@
 import json
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import fake_audit
+import fork
 import pytest
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
@@ -81,29 +81,26 @@ def test_shards_run_and_merged_are_the_audit(here, kind):
     assert text("merged") == text("whole")
 
 
-LIBRARY = """
-import os, sys
-from pathlib import Path
-import fake_audit
-from fedaudit.audit.request import ExtractionRequest
-from fedaudit.audit.session import AuditSession
-fake_audit.replace(setattr, "log", fake_audit.Chances("SIGKILL", 9))
-request = ExtractionRequest(
-    prefixes=Path("own.jsonl"), victim=Path("victim.jsonl"), target="fedaudit-nano", adapter="lora",
-    attacks=("superset", "contextual"), options={"contextual": {"context": 4}},
+REQUEST = ExtractionRequest(
+    prefixes=Path("own.jsonl"),
+    victim=Path("victim.jsonl"),
+    target="fedaudit-nano",
+    adapter="lora",
+    attacks=("superset", "contextual"),
+    options={"contextual": {"context": 4}},
 )
-AuditSession(request, Path("killed"), shard=sys.argv[1] if sys.argv[1:] else None).run()
-"""
 
 
-def killed(*words):
+def dying(shard):
+    fake_audit.replace(setattr, "log", fake_audit.Chances("SIGKILL", 9))
+    AuditSession(REQUEST, Path("killed"), shard=shard).run()
+
+
+def killed(shard=None):
     """Run an audit in a process of its own, which is killed in the middle of it."""
-    helpers = str(Path(fake_audit.__file__).parent)
-    code = f"import sys; sys.path.insert(0, {helpers!r})\n{LIBRARY}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    process = fork.start(dying, shard)
+    process.join(600)
+    assert process.exitcode == -signal.SIGKILL
     assert load(Path("killed"), write=False).loaded_answers > 0
 
 

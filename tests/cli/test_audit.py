@@ -3,13 +3,13 @@
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import fake_audit
+import fork
 import handmade
 import pytest
 from command import Command
@@ -221,17 +221,9 @@ def test_markdown_and_html_have_context_coverage_and_judgements(here, run):
             assert word in text
 
 
-def killed(point):
-    words = ("SIGKILL", point, "log", *AUDIT, "--out", "out", "--quiet")
-    return subprocess.run(
-        [sys.executable, fake_audit.__file__, *map(str, words)],
-        capture_output=True, check=False,
-    )  # fmt: skip
-
-
 def test_a_killed_audit_goes_on_and_comes_to_the_same(here, run):
     run(*AUDIT, "--out", "whole", "--quiet")
-    stopped = killed(60)
+    stopped = fork.run(*AUDIT, "--out", "out", "--quiet", point=60)
     assert stopped.returncode == -signal.SIGKILL
     done = run(*AUDIT, "--out", "out", "--quiet", "--resume")
     assert done.code in (0, 1, 7)

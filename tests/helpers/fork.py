@@ -51,21 +51,20 @@ def start(main, *arguments, cwd=".", site=None, env=None, out=None, err=None):
     `site` is a folder to import from, as of installed packages; `env` is added to this process's.
     `out` and `err` are open files or CLOSED; what is printed is lost without them.
     """
-    context = multiprocessing.get_context("forkserver")
-    _serve(context)
     environment = {**os.environ, "COLUMNS": "80", **(env or {})}
     with open(os.devnull, "w") as lost:
         files = [lost if file is None else file for file in (out, err)]
         streams = [file if file == CLOSED else _Handle(file.fileno()) for file in files]
         place = str(cwd), streams, site and str(site), environment
-        child = context.Process(target=_begin, args=(main, arguments, *place))
+        child = context().Process(target=_begin, args=(main, arguments, *place))
         child.start()
     return child
 
 
-def _serve(context):
-    """Start the process from which others are forked, unless it runs."""
-    context.set_forkserver_preload(["preloaded"])
+def context():
+    """Return the context of forked processes; the one that they come from runs from now on."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["preloaded"])
     path, before = "PYTHONPATH", os.environ.get("PYTHONPATH")
     os.environ[path] = str(HERE)
     try:
@@ -74,6 +73,7 @@ def _serve(context):
         del os.environ[path]
         if before is not None:
             os.environ[path] = before
+    return found
 
 
 def _finished(main, *arguments, timeout, out=None, err=None, **options):
