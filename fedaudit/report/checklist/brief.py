@@ -52,6 +52,7 @@ COUNTS = ("coverage", "extraction_recall", "inference_accuracy")
 PASSAGES = {"DOCUMENT": "whole passages", "TEXT": "passages of texts"}
 """What labels that name no kind of personal data stand for."""
 NOT_LOOKED_FOR = "Not looked for"
+BY_CHANCE = ", which chance may explain"
 MOST = 4
 """How many kinds, parties or attacks a line names before it counts the rest."""
 
@@ -135,7 +136,9 @@ def _how_many(report: Row) -> Iterator[str]:
     people = [row for row in leaks.persons(report) if row["n"]]
     if people:
         worst = max(people, key=lambda row: row["value"])
-        yield f"{number(worst['value'])} of {worst['n']:,} people are exposed."
+        failed = {m["plugin"] for m in _judged(report, "fail")}
+        doubt = "" if worst["plugin"] in failed or not worst["value"] else BY_CHANCE
+        yield f"{number(worst['value'])} of {worst['n']:,} people are exposed{doubt}."
     else:
         yield "People were not counted, because no record says whose it is (group)."
     for name, words in OUTCOMES.items():
@@ -145,19 +148,20 @@ def _how_many(report: Row) -> Iterator[str]:
         if rows:
             worst = max(rows, key=lambda row: (is_judged_as(report, row, "fail"), row["value"]))
             count = format_rate(worst).partition(",")[0]
-            doubt = (
-                ""
-                if is_judged_as(report, worst, "fail") or not worst["value"]
-                else ", which chance may explain"
-            )
+            doubt = "" if is_judged_as(report, worst, "fail") or not worst["value"] else BY_CHANCE
             yield f"{count} {words}{doubt}."
 
 
 def is_judged_as(report: Row, row: Row, status: str) -> bool:
     """Tell whether a judgement of this row has this status."""
-    judged = [j["measurement"] for j in judgements(report) if j["status"] == status]
     names = ("plugin", "metric", "scope", "value")
-    return any(m is not None and all(m[name] == row[name] for name in names) for m in judged)
+    return any(all(m[name] == row[name] for name in names) for m in _judged(report, status))
+
+
+def _judged(report: Row, status: str) -> list[Row]:
+    """Return the measurements whose judgements have this status."""
+    judged = [j["measurement"] for j in judgements(report) if j["status"] == status]
+    return [measurement for measurement in judged if measurement is not None]
 
 
 def _which_kinds(report: Row) -> Iterator[str]:
@@ -185,9 +189,8 @@ def kind_name(label: str) -> str:
 
 
 def _who(report: Row) -> Iterator[str]:
-    failed = [j["measurement"] for j in judgements(report) if j["status"] == "fail"]
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for row in filter(None, failed):
+    for row in _judged(report, "fail"):
         if not attack_class(row):
             continue
         plugin = str(row["plugin"])
@@ -198,8 +201,11 @@ def _who(report: Row) -> Iterator[str]:
         lines.setdefault((subject, having), {})[plugin] = f"{plugin}{cost}"
     for (subject, having), attacks in lines.items():
         yield f"{' '.join(filter(None, (subject, having)))} ({_list([*attacks.values()], '; ')})."
-    if not lines:
-        tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
+    doubtful = dict.fromkeys(str(row["plugin"]) for row in _judged(report, "inconclusive"))
+    tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
+    if doubtful:
+        yield f"Not settled for {_list([*doubtful])}."
+    elif not lines:
         yield f"None of the attackers that were tried: {_list([*tried]) or 'no attack was made'}."
 
 

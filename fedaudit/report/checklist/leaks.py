@@ -21,6 +21,7 @@ from fedaudit.report.number_format import (
 )
 from fedaudit.report.query import SEVERITIES, Row
 from fedaudit.report.tables.table import NONE, shorten
+from fedaudit.report.verdict.recheck import judgements
 
 SPECIAL = {
     "Art. 9": "special category (Art. 9)",
@@ -150,7 +151,7 @@ def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
         key = identity(finding)
         worst[key] = min(worst.get(key, len(SEVERITIES)), SEVERITIES.index(finding["severity"]))
     counts = (sum(level == index for level in worst.values()) for index in range(len(SEVERITIES)))
-    plugins = sorted({str(f["measurement"]).partition(" ")[0] for f in findings})
+    plugins = sorted(set(map(attack_of, findings)))
     cells = (f"{n:,}" if n else NONE for n in counts)
     return (name, mode, special(name) or NONE, *cells, ", ".join(plugins))
 
@@ -177,12 +178,22 @@ def _begins(clause: str, start: str) -> bool:
 def came_out(report: Row) -> list[Row]:
     """Return the findings of data or texts that came out, and that chance does not explain.
 
-    Each passage is tested by itself; strings are tested together, so all strings count.
+    Each passage is tested by itself. Strings are tested together: all count where their attack
+    fails, and none elsewhere.
     """
+    failed = {
+        str((j["measurement"] or {}).get("plugin"))
+        for j in judgements(report)
+        if j["status"] == "fail"
+    }
     pairs = zip(report["findings"], disclosure_modes(report), strict=True)
     found = (f for f, mode in pairs if mode == CAME_OUT and f["severity"] != "unverified")
     found = (f for f in found if f["label"] not in NOT_PERSONAL)
-    return [f for f in found if f["label"] not in PASSAGES or _stands(report, f)]
+    return [
+        f
+        for f in found
+        if (_stands(report, f) if f["label"] in PASSAGES else attack_of(f) in failed)
+    ]
 
 
 def verified(report: Row) -> list[Row]:
@@ -193,6 +204,11 @@ def verified(report: Row) -> list[Row]:
 def _stands(report: Row, finding: Row) -> bool:
     p_value = finding["evidence"].get("p_value")
     return p_value is None or p_value <= report["verdict"].get("level", 1.0)
+
+
+def attack_of(finding: Row) -> str:
+    """Return the attack that found something."""
+    return str(finding["measurement"]).partition(" ")[0]
 
 
 def identity(finding: Row) -> str:

@@ -1,0 +1,107 @@
+"""What an officer reads first claims no more than the judgements, and names parties, not paths."""
+
+from datetime import date
+
+import attributed_report
+import gated_report
+import pytest
+from example_report import coverage, example, extraction
+
+from fedaudit.api.records import Finding
+from fedaudit.report.checklist.brief import brief, byline, kind_name
+from fedaudit.report.checklist.validity import ReportOwner
+
+
+def facts(report, **owned):
+    return {one.question: " ".join(one.answer) for one in brief(report, ReportOwner(**owned))}
+
+
+def finding(label="PERSON", attack="contextual", **evidence):
+    return Finding(
+        id=f"{label}-{evidence}", severity="high", label=label,
+        measurement=f"{attack} coverage", evidence=evidence,
+    )  # fmt: skip
+
+
+FEW = [
+    coverage(1, 50, source="tuned-not-base", set="all"),
+    coverage(1, 50, source="base", set="all"),
+    coverage(1, 50, source="control", set="all"),
+]
+
+
+def test_a_leak_names_people_kinds_attackers_and_their_cost():
+    told = facts(example(measurements=extraction()).to_json())
+    assert "strings of personal data came out." in told["How many people"]
+    assert "chance" not in told["How many people"]
+    assert told["Which kinds of data"].startswith("Name 12.")
+    assert "Any member of the federation with records of its own" in told["Who could do it"]
+    assert "questions" in told["Who could do it"]
+    assert told["What to do now"].startswith("Withhold the model.")
+
+
+def test_what_chance_explains_is_said_to_be_so():
+    report = example(verdict=None, measurements=FEW, findings=[finding(hmac="a")]).to_json()
+    assert report["verdict"]["status"] != "fail"
+    told = facts(report)
+    assert (
+        "1 of 50 strings of personal data came out, which chance may explain."
+        in (told["How many people"])
+    )
+    assert told["Which kinds of data"] == "None that chance does not explain."
+    assert told["Who could do it"] == "Not settled for contextual."
+    assert "notify" not in told["What to do now"]
+
+
+def test_special_kinds_come_first_and_each_string_counts_once():
+    found = [
+        finding(hmac="a"), finding(hmac="a", documents=2), finding(hmac="b"),
+        finding("DISEASE", hmac="c"),
+    ]  # fmt: skip
+    told = facts(example(findings=found).to_json())["Which kinds of data"]
+    assert told.index("Art. 9") < told.index("Name 2")
+
+
+@pytest.mark.parametrize("titles", [{}, {"c1": "St Mary's Hospital"}])
+def test_parties_are_named_and_paths_are_not(titles):
+    report = example().to_json()
+    report["run"]["config"] = {"victim": "/srv/x/c1.jsonl", "prefixes": "/srv/x/c0.jsonl"}
+    told = facts(report, parties=titles)["Whose data"]
+    assert "/srv" not in told
+    name = "St Mary's Hospital (c1)" if titles else "c1"
+    assert told == f"Records of {name}, asked for by c0."
+    report["context"] = {"release": None, "positions": [], "declared_by": None, "parties": titles}
+    assert facts(report)["Whose data"] == told
+
+
+def test_a_report_without_coverage_says_that_other_attacks_were_not_made():
+    assert "Attacks of other classes" in facts(example().to_json())["Not looked for"]
+
+
+def test_an_attribution_answers_other_questions():
+    report = attributed_report.report(
+        attributed_report.attributed(), findings=attributed_report.findings()
+    )
+    told = facts(report)
+    assert "Whose data" not in told
+    assert "A flag is evidence, not proof." in told["Which parties"]
+    assert told["What to do now"].startswith("Hear the flagged client")
+
+
+def test_a_study_has_no_single_answer():
+    told = facts(gated_report.report(gated_report.study()))
+    assert "variants" in told["What was compared"]
+    assert "How many people" not in told
+
+
+def test_who_made_it_when_and_until_when():
+    report = example().to_json()
+    owned = ReportOwner(owner="The DPO", expires=date(2030, 1, 2))
+    assert byline(report, owned).startswith("By The DPO with fedaudit 0.1.0 on ")
+    assert facts(report, expires=date(2030, 1, 2))["Valid until"].startswith("2 January 2030. ")
+
+
+def test_labels_are_called_by_their_kind():
+    assert kind_name("PERSON") == "Name"
+    assert kind_name("DOCUMENT") == "whole passages"
+    assert kind_name("CASE_NO") == "CASE_NO"
