@@ -15,6 +15,7 @@
 * `exit_handling`: Signals that ask a run to stop, and plugins that end a run unasked.
 * `extract`: fedaudit extract: what private data comes out of the model.
 * `gate`: fedaudit gate: the keys of a deployed defence, and one prompt to try it with.
+* `help`: How `--help` shows a command: its options by what they are about, then two examples.
 * `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.
 * `memorize`: fedaudit memorize: who can draw whose text out of the global model.
 * `merge`: fedaudit merge: the shards of one audit -> one report.
@@ -58,6 +59,7 @@ from fedaudit.cli.exit_handling import (
     print_crash,
 )
 from fedaudit.cli.extract import extract
+from fedaudit.cli.help import HelpfulCommand
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
 from fedaudit.cli.merge import merge
@@ -119,7 +121,7 @@ COMMANDS = (
     *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=HelpfulCommand)(command)
 app.command("import")(import_)
 
 

@@ -1,5 +1,6 @@
 """Help is light and everywhere, and a wrong command is one line."""
 
+import shlex
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import typer.main
 from command import Command
 
 from fedaudit.cli import app
+from fedaudit.cli.help import EXAMPLES, LONG, SECTIONS, HelpfulCommand, section_of
 
 ROOT = typer.main.get_command(app)
 
@@ -80,6 +82,36 @@ def test_every_command_explains_itself_and_its_options(run, name):
     for option in command.params:
         assert option.help, f"{name} {option.name}"
         assert option.help.endswith("."), f"{name} {option.name}"
+
+
+LONG_COMMANDS = [
+    name
+    for name, one in ROOT.commands.items()
+    if isinstance(one, HelpfulCommand) and len(one.params) > LONG
+]
+
+
+@pytest.mark.parametrize("name", LONG_COMMANDS)
+def test_every_option_of_a_long_command_has_a_section(run, name):
+    shown = run(name, "--help").out
+    assert "\nOptions:" not in shown
+    places = [shown.find(f"\n{title}:") for title in SECTIONS]
+    assert [place for place in places if place > 0] == sorted(p for p in places if p > 0)
+    for option in ROOT.commands[name].params:
+        if option.param_type_name == "option":
+            assert section_of(option.opts[0]) in SECTIONS, option.opts
+            assert f"  {option.opts[0]}" in shown
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_commands(run, name):
+    shown = run(name, "--help").out
+    command = ROOT.commands[name]
+    for example in EXAMPLES[name]:
+        assert example in shown
+        fedaudit, first, *words = shlex.split(example)
+        assert (fedaudit, first) == ("fedaudit", name)
+        command.make_context(name, words)  # which refuses options that it does not have
 
 
 def test_nothing_at_all_shows_the_help(run):
