@@ -66,7 +66,7 @@ def context():
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(["preloaded"])
     path, before = "PYTHONPATH", os.environ.get("PYTHONPATH")
-    os.environ[path] = str(HERE)
+    os.environ[path] = os.pathsep.join([str(HERE), *([before] if before else [])])
     try:
         forkserver.ensure_running()
     finally:

@@ -1,6 +1,7 @@
 """Imports what commands import, once for all processes that are forked from one that did so."""
 
 import pkgutil
+from contextlib import suppress
 from importlib import import_module
 
 import fake_audit  # noqa: F401
@@ -16,6 +17,7 @@ import fedaudit
 
 for package in (fedaudit, fedaudit_plugins):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
+        with suppress(ImportError):  # of a library that is an extra
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
 Faker("en_GB")  # which imports by the name of the language
