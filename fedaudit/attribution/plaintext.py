@@ -60,13 +60,17 @@ def attribute(
 
 
 def check(method: Attributor, federation: Federation) -> None:
-    """Raise InputError if a method needs updates that the federation's folder does not have."""
+    """Raise InputError if a method needs updates that the folder does not have, or cannot add."""
     for record in federation.manifest.rounds[1:] if method.plaintext else ():
         if any(client not in record.clients for client in record.participants):
             raise InputError(
                 f"{method.name} needs single clients' updates, which secure aggregation hides: "
                 f"round {record.round} has none."
             )
+    if method.plaintext:
+        rule = federation.manifest.aggregation
+        aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
+        stored_updates.check(federation, aggregator, range(1, len(federation.manifest.rounds)))
 
 
 @contextmanager
@@ -151,9 +155,11 @@ def _writing(aggregator: Aggregator, root: Path) -> Callable[[Path, Update], Pat
     def write(start: Path, update: Update) -> Path:
         nonlocal written
         written += 1
-        moved = aggregator.moved(adapters.read(start), update)
+        before = adapters.read(start)
+        moved = aggregator.moved(before, update)
+        config = adapters.resized_config(adapters.check(start), before, moved)
         folder = root / f"{written:05d}"
-        adapters.write(moved, adapters.resized_config(adapters.check(start), moved), folder)
+        adapters.write(moved, config, folder)
         return folder
 
     return write

@@ -84,6 +84,7 @@ def load_engine(
         template=form,
         batch_size=request.batch_size,
         fetch=audited.federation is None,
+        tokenizer=str(audited.tokenizer or ""),
     )
     engine, base = factory.make_engine(
         config, request.engine, request.vllm, lambda: UnfinishedBatch(kept)

@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import access, other_models, records
 from fedaudit.audit.input_files import InputReader
-from fedaudit.audit.request import AuditRequest
+from fedaudit.audit.request import TEMPLATE, AuditRequest
 from fedaudit.audit.target import AuditTarget, endpoint_target, resolve
 from fedaudit.config import registry
 from fedaudit.data import corpus
@@ -66,8 +66,15 @@ def common_inputs(
 
 
 def form_of(request: AuditRequest, audited: AuditTarget) -> PromptTemplate:
-    """Return the prompt template of the documents: the federation's own, or the requested one."""
-    return audited.federation.template if audited.federation else template(request.template)
+    """Return the prompt template of the documents: the federation's own, or the requested one.
+
+    If neither is named, an adapter's own chat template takes the place of the default.
+    """
+    if audited.federation:
+        return audited.federation.template
+    if audited.chat_template and request.template == TEMPLATE:
+        return audited.chat_template
+    return template(request.template)
 
 
 def resolve_target(request: AuditRequest, reader: InputReader) -> AuditTarget:

@@ -13,10 +13,11 @@ separately.
 
 import json
 import math
+import re
 import shutil
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -39,6 +40,7 @@ from fedaudit.api.records import (
     PromptStart,
     SamplingParams,
     Target,
+    Tokens,
 )
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.federation import adapters
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
     from fedaudit.engine.parallel.engine import ParallelEngine
 
+MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
+"""The form of the marks that chat templates write and tokenizers read as one token."""
 TEXTS_DECODED = 2_000
 """The maximum number of texts to encode and decode."""
 ALIGNED = 50
@@ -159,12 +163,13 @@ def _reading(engine: "LocalEngine | ParallelEngine", texts: Sequence[str]) -> di
     sample = sorted(set(texts))[:TEXTS_DECODED]
     if not sample:
         return {}
-    ids = [tokens.ids for tokens in engine.tokenize(sample)]
-    changed = [
-        (before, after)
-        for before, after in zip(map(fold, sample), map(fold, engine.decode(ids)), strict=True)
-        if before != after
+    read = engine.tokenize(sample)
+    ids, marks = [tokens.ids for tokens in read], list(map(_marks, sample, read))
+    pairs = [
+        [fold(_without(text, own)) for text in pair]
+        for *pair, own in zip(sample, engine.decode(ids), marks, strict=True)
     ]
+    changed = [(before, after) for before, after in pairs if before != after]
     lost = [
         c for pair in changed[:ALIGNED] for c in differences(*pair) if c.isascii() and c.isalnum()
     ]
@@ -176,13 +181,32 @@ def _reading(engine: "LocalEngine | ParallelEngine", texts: Sequence[str]) -> di
             "tokenizer files (see decoder, normalizer and added_tokens in tokenizer.json)."
         )
     ends, inner = set(engine.end_tokens), sum(max(0, len(row) - 1) for row in ids)
-    stops = sum(token in ends for row in ids for token in row[:-1])
+    stops = sum(
+        token in ends and text[start:end].strip() not in own
+        for text, tokens, own in zip(sample, read, marks, strict=True)
+        for token, (start, end) in list(zip(tokens.ids, tokens.offsets, strict=True))[:-1]
+    )
     longer = sum(len(row) >= engine.context_length for row in ids)
     return {
         "changed_texts": len(changed) / len(sample),
         "end_tokens": stops / max(1, inner),
         "longer_texts": longer / len(ids),
     }
+
+
+def _marks(text: str, tokens: Tokens) -> set[str]:
+    """Return the marks of a chat template in a text that are one token each, as <|im_end|> is.
+
+    Decoding leaves them out, and they may end an answer.
+    """
+    parts = {text[start:end].strip() for start, end in tokens.offsets}
+    return {part for part in parts if MARK.fullmatch(part)}
+
+
+def _without(text: str, marks: Collection[str]) -> str:
+    for mark in marks:
+        text = text.replace(mark, "")
+    return text
 
 
 def fold(text: str) -> str:

@@ -131,7 +131,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
         from fedaudit.report.run_header import build_report
 
         start_time = datetime.now(UTC)
-        files, origin = self.annotate_files(), self.audited.origin_caveats()
+        files, origin = self.annotate_files(), self.audited.origin_caveats(self.form)
         for caveat in origin:
             self.tell(caveat)
         answers = self._ask()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.input_files import InputReader
 from fedaudit.conversion import bases
 from fedaudit.engine.loading import checkpoint
@@ -47,6 +48,12 @@ class AuditTarget:
     """Whether no target was named, so that the user must be told which one was chosen."""
     adapter_caveats: tuple[str, ...] = ()
     """Sentences about options of the adapter's configuration that are unknown."""
+    tokenizer: Path | None = None
+    """The adapter's folder, if the tokenizer saved there is used in place of the base's."""
+    chat_template: PromptTemplate | None = None
+    """The chat template saved beside the adapter, if the base has not the same one."""
+    tokenizer_caveats: tuple[str, ...] = ()
+    """Sentences on the tokenizer saved beside the adapter."""
     last: bool = False
     """Whether the chosen federation is the one written last, not the one of the data."""
 
@@ -81,19 +88,27 @@ class AuditTarget:
             return f"Auditing {self.federation.path}, the federation {origin}."
         return f"Auditing {self.adapter} on {self.base}, the base that it names."
 
-    def origin_caveats(self) -> list[str]:
+    def origin_caveats(self, form: PromptTemplate) -> list[str]:
         """Return sentences on what the files of adapter and base say that does not agree.
 
-        Raises InputError if its tokenizer is of another base.
+        `form` is the prompt template of the records.
         """
         if self.adapter is None or self.deployment:
             return []
         named = []
         if self.federation is None or self.round is None:  # a federation names those of its rounds
             named = adapter_origin.other_base_caveats([adapters.check(self.adapter)], self.base)
+        rendered = []
+        if self.chat_template is not None:
+            rendered = [
+                "Records with an instruction became text by that chat template."
+                if form == self.chat_template
+                else f"Records with an instruction became text by the prompt template {form.name}, "
+                "not by that chat template."
+            ]
         base = nano.folder() if self.base == nano.BASE else Path(self.base)
-        differing = adapter_origin.tokenizer_caveats(self.adapter, base)
-        return [*named, *differing, *checkpoint.end_token_caveats(base)]
+        ends = checkpoint.end_token_caveats(base)
+        return [*named, *self.tokenizer_caveats, *rendered, *ends]
 
 
 def resolve(
@@ -123,7 +138,29 @@ def resolve(
         return audited
     config = adapters.check(audited.adapter, reader.read)
     caveats = adapter_options.unknown_option_caveats(config)
-    return replace(audited, adapter_caveats=tuple(caveats))
+    return _with_tokenizer(replace(audited, adapter_caveats=tuple(caveats)))
+
+
+def _with_tokenizer(audited: AuditTarget) -> AuditTarget:
+    """Return `audited` with the tokenizer that was saved beside its adapter.
+
+    Raises InputError if that is the one of another base.
+    """
+    folder = audited.adapter
+    if folder is None or not adapters.tokenizer_files(folder):
+        return audited
+    base = bases.folder(audited.base)
+    saved = adapter_origin.saved_tokenizer(folder, base)
+    if saved is None:
+        return audited
+    form, caveats = None, [saved.caveat()]
+    if saved.template and base is not None:
+        from fedaudit.engine.loading import saved_tokenizer
+
+        form = saved_tokenizer.chat_template(folder, base)
+        if form is None:
+            caveats.append("Its chat template renders no single message, and was not used.")
+    return replace(audited, tokenizer=folder, chat_template=form, tokenizer_caveats=tuple(caveats))
 
 
 def _resolve(

@@ -38,18 +38,29 @@ def describe(name: str) -> manifest.BaseModel:
     """
     from fedaudit.engine.loading import checkpoint
 
-    path = nano.folder() if name == nano.BASE else Path(name)
-    if not path.is_dir():
-        from fedaudit.engine.loading import loader  # it takes seconds to import
-
-        try:
-            path = loader.locate(name, fetch=False)
-        except FedauditError:
-            if path.exists() or name.startswith((".", "/", "~")):
-                raise
-            return manifest.BaseModel(name=name, sha256="")
+    path = folder(name)
+    if path is None:
+        return manifest.BaseModel(name=name, sha256="")
     checkpoint.check(path)
     return manifest.BaseModel(name=name, sha256=checkpoint.fingerprint(path))
+
+
+def folder(name: str) -> Path | None:
+    """Return the folder of a base, in the hub's cache too; None if it is not on this machine.
+
+    Raises InputError for a name that is meant as a folder and is none.
+    """
+    path = nano.folder() if name == nano.BASE else Path(name)
+    if path.is_dir():
+        return path
+    from fedaudit.engine.loading import loader  # it takes seconds to import
+
+    try:
+        return loader.locate(name, fetch=False)
+    except FedauditError:
+        if path.exists() or name.startswith((".", "/", "~")):
+            raise
+        return None
 
 
 def on_this_machine(name: str) -> str:

@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.importer import ForeignFederation, ForeignRound
 from fedaudit.conversion import bases, configuration, recognition, rederivation, writer
 from fedaudit.conversion.source import SourceFolder
-from fedaudit.federation import adapters, manifest
+from fedaudit.federation import adapter_origin, adapters, manifest
 from fedaudit.federation.folder import name_rounds
 from fedaudit.system.files import existing_parent, sha256
 from fedaudit.system.locks import locked
@@ -59,6 +59,8 @@ class FoundRun:
         """Return the SHA-256 of every file that an import uses, by its name in the source."""
         every = [move.adapter for move in writer.moves(self.federation)]
         names = {name for adapter in every for name in (adapter.weights, adapter.config) if name}
+        for move in writer.moves(self.federation):
+            names |= set(writer.saved_tokenizer(self.run, move).values())
         return {name: sha256(self.run.file_path(name)) for name in sorted(names)}
 
 
@@ -88,14 +90,29 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
             *mean_notes(fits, weights),
             *uncompared_notes(compared),
         ]
-        chosen = form or found_run.federation.template or templates.template("fed_pii")
-        if not (form or found_run.federation.template):
+        chosen = form or found_run.federation.template
+        if chosen is None and (chosen := _saved_template(found_run, request.out)):
+            notes.append("How records became text: by the chat template saved with the adapters.")
+        if chosen is None:
+            chosen = templates.template("fed_pii")
             notes.append(
                 f"How records became text is not said: the template {chosen.name} is taken."
             )
         new_manifest = _manifest(found_run, weights, chosen, notes, request.out)
         manifest.write(new_manifest, request.out)
     return Imported(found_run.layout, found_run.run.path, new_manifest, notes)
+
+
+def _saved_template(found_run: FoundRun, out: Path) -> templates.PromptTemplate | None:
+    """Return the chat template saved with the last global adapter, unless it is the base's."""
+    last = found_run.federation.rounds[-1].round if found_run.federation.rounds else 0
+    folder, base = out / f"{ROUNDS}/{last:03d}/global", bases.folder(found_run.base)
+    if base is None or not adapters.tokenizer_files(folder):
+        return None
+    from fedaudit.engine.loading import saved_tokenizer
+
+    saved = adapter_origin.saved_tokenizer(folder, base)
+    return saved_tokenizer.chat_template(folder, base) if saved and saved.template else None
 
 
 def check_out(out: Path) -> None:
@@ -291,5 +308,9 @@ def _hashes(federation: ForeignFederation, out: Path) -> dict[str, Any]:
     return {
         f"{move.folder}/{file}": sha256(out / move.folder / file)
         for move in writer.moves(federation)
-        for file in (adapters.CONFIG, adapters.WEIGHTS)
+        for file in (
+            adapters.CONFIG,
+            adapters.WEIGHTS,
+            *adapters.tokenizer_files(out / move.folder),
+        )
     }

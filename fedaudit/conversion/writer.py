@@ -44,7 +44,9 @@ class Writer:
             )
         for move in every:
             if not is_dump(move.adapter.weights):
-                self._copy(move)
+                self._copy(move.adapter.weights, self.out / move.folder / adapters.WEIGHTS)
+            for name, source in saved_tokenizer(self.run, move).items():
+                self._copy(source, self.out / move.folder / name)
         self._convert([move for move in every if is_dump(move.adapter.weights)])
         for move in every:
             weights = move.adapter.weights
@@ -66,12 +68,11 @@ class Writer:
         adapter_options.check(config, path)
         return config
 
-    def _copy(self, move: Move) -> None:
-        path = self.out / move.folder / adapters.WEIGHTS
+    def _copy(self, name: str, path: Path) -> None:
         with (
             atomic(path) as temporary,
             temporary.open("wb") as to,
-            open_regular(self.run.file_path(move.adapter.weights)) as file,
+            open_regular(self.run.file_path(name)) as file,
         ):
             shutil.copyfileobj(file, to)
 
@@ -113,6 +114,19 @@ def moves(federation: ForeignFederation) -> Iterator[Move]:
         yield Move(round_.adapter, f"{folder}/global")
         for client, adapter in sorted(round_.clients.items()):
             yield Move(adapter, f"{folder}/clients/{client}")
+
+
+def saved_tokenizer(run: SourceFolder, move: Move) -> dict[str, str]:
+    """Return the tokenizer files that a trainer saved beside a global adapter, by their names.
+
+    They lie beside its configuration or its weights.
+    """
+    if not move.folder.endswith("/global"):
+        return {}
+    folders = {n.rpartition("/")[0] for n in (move.adapter.config, move.adapter.weights) if n}
+    files, names = set(run.files), adapters.TOKENIZER
+    places = {name: f"{folder}/{name}".lstrip("/") for folder in sorted(folders) for name in names}
+    return {name: place for name, place in places.items() if place in files}
 
 
 def check_written(folder: Path, source: Path, *, named: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Several targets asked the same questions: adapters side by side in a batch, or merged in turn."""
+"""Several targets asked the same questions: adapters side by side in a batch, or in turn."""
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from transformers import PreTrainedModel
 
-from fedaudit.api.errors import BatchTooLargeError
+from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.records import Target
 from fedaudit.engine import scheduler
 from fedaudit.engine.generation.sequences import SamplingJob
@@ -39,26 +39,38 @@ class TargetEngine(Protocol):
 def generate_for_targets(
     engine: TargetEngine, targets: Sequence[Target], job: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
-    """Yield answers as token ids; raises InputError for an adapter that is not plain LoRA."""
-    if len(job.requests) >= MIN_MERGED_QUESTIONS and all(
+    """Yield answers as token ids.
+
+    Adapters are asked in turn where merging them pays, and where one is more than products B A on
+    layers of the base (DoRA, biases, embeddings, experts): PEFT then applies it.
+    """
+    in_turn = len(job.requests) >= MIN_MERGED_QUESTIONS and all(
         _merges(engine, target) for target in targets
-    ):
-        for target_index, target in enumerate(targets):
-            with engine.apply_target(target) as model:
-                for pieces, tokens in scheduler.generate_all(model, job, engine.room):
-                    yield [(target_index, piece.index) for piece in pieces], tokens
-        return
-    with engine.apply_target(BASE) as model:
-        adapters = _side_by_side(model, targets)
-        for pieces, tokens in scheduler.generate_together(model, job, adapters, engine.room):
-            yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
+    )
+    if not in_turn:
+        with engine.apply_target(BASE) as model:
+            if (adapters := _side_by_side(model, targets)) is not None:
+                for pieces, tokens in scheduler.generate_together(
+                    model, job, adapters, engine.room
+                ):
+                    yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
+                return
+    for target_index, target in enumerate(targets):
+        with engine.apply_target(target) as model:
+            for pieces, tokens in scheduler.generate_all(model, job, engine.room):
+                yield [(target_index, piece.index) for piece in pieces], tokens
 
 
-def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora:
-    """Return the adapters of all targets; BatchTooLargeError if they do not fit together."""
-    loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
+def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora | None:
+    """Return the adapters of all targets; None if one is not plain LoRA on the base's own layers.
+
+    Raises BatchTooLargeError if they do not fit together.
+    """
     try:
+        loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
         return multi.MultiLora(model, loras)
+    except InputError:  # PEFT may convert it; what is wrong with it, attaching it says
+        return None
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -1,21 +1,23 @@
 """What an adapter's files say about the model it was trained on, compared with its base here.
 
 An adapter's configuration names a base, perhaps a revision of it, and often the base in a coarse
-format. Trainers save the tokenizer and the chat template of training beside the adapter. None of it
-is used: a difference is a caveat, and token ids that mean other tokens are refused.
+format: a difference is a caveat. Trainers save the tokenizer and the chat template of training
+beside the adapter: where they do something else than the base's, they are used, and that is a
+caveat; token ids that mean other tokens are refused.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.system.files import read_json
+from fedaudit.system.files import read_json, sha256
 
-TOKENIZER, SETTINGS, SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-TEMPLATE = "chat_template.jinja"
+TOKENIZER, SLOW = "tokenizer.json", "vocab.json"
+SETTINGS, SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
 SHOWN_CHARS = 60
 _COARSE = re.compile(r"(?:4|8)-?bit|bnb|gptq|awq|nf4|int[48]|fp8|q[48]_", re.IGNORECASE)
 """Parts of the names of bases in formats of few bits."""
@@ -59,37 +61,76 @@ def other_base_caveats(
     return caveats
 
 
-def tokenizer_caveats(folder: Path, base: Path) -> list[str]:
-    """Return a sentence on how the tokenizer saved beside an adapter differs from the base's.
+@dataclass(frozen=True, slots=True)
+class SavedTokenizer:
+    """How the tokenizer files beside an adapter differ from those of its base."""
 
-    Raises InputError if a token id means different tokens: the adapter was trained on other text
-    than the base's tokenizer makes of it.
-    """
-    mine, theirs = _tokens(folder), _tokens(base)
-    for number in sorted(mine.keys() & theirs.keys()):
-        if mine[number] != theirs[number]:
-            raise InputError(
-                f"{folder} comes with a tokenizer in which token {number} is "
-                f"{_show(mine[number])}, and in that of the base {base} it is "
-                f"{_show(theirs[number])}: it was trained on another base."
+    differences: tuple[str, ...]
+    """In words; empty where the base is not on this machine."""
+    template: bool
+    """Whether it has a chat template of its own."""
+
+    def caveat(self) -> str:
+        """Return a sentence that says which tokenizer was used, and how it differs."""
+        if not self.differences:
+            return (
+                "The tokenizer saved beside the adapter was used; it was not compared with the "
+                "base's, which was not on this machine."
             )
-    differences = []
-    if theirs and (further := len(mine.keys() - theirs.keys())):
-        differences.append(f"{further:,} further token{'' if further == 1 else 's'}")
-    eos, base_eos = _end_token(folder), _end_token(base)
-    if eos and eos != base_eos:
-        differences.append(f"{_show(eos)} as the token that ends a text, not {_show(base_eos)}")
+        *others, last = self.differences
+        listed = f"{', '.join(others)} and {last}" if others else last
+        return f"The tokenizer saved beside the adapter was used, not the base's: it has {listed}."
+
+
+def saved_tokenizer(folder: Path, base: Path | None) -> SavedTokenizer | None:
+    """Compare the tokenizer beside the adapter in `folder` with that of `base`.
+
+    None where there is none, or where it does what the base's does. `base` is None where the base
+    is not on this machine. Raises InputError if the id of an ordinary token means another one: the
+    adapter was trained on other text than the base's tokenizer makes of it.
+    """
+    if not adapters.tokenizer_files(folder):
+        return None
     template = _template(folder)
-    if template and template != _template(base):
+    if base is None:
+        return SavedTokenizer((), False)
+    differences = _vocabulary_differences(folder, base)
+    for name, what in (("eos_token", "ends"), ("bos_token", "begins")):
+        mine, theirs = _special(folder, name), _special(base, name)
+        if mine and mine != theirs:
+            instead = f", not {_show(theirs)}" if theirs else ""
+            differences.append(f"{_show(mine)} as the token that {what} a text{instead}")
+    own_template = bool(template) and template != _template(base)
+    if own_template:
         differences.append("a chat template of its own")
-    if not differences:
-        return []
-    listed = " and ".join(filter(None, (", ".join(differences[:-1]), differences[-1])))
-    return [
-        f"The adapter was saved with a tokenizer that has {listed}. The base's tokenizer was used, "
-        "and --template decides how records became text: where training rendered them by that chat "
-        "template, give one that renders them so."
-    ]
+    return SavedTokenizer(tuple(differences), own_template) if differences else None
+
+
+def _vocabulary_differences(folder: Path, base: Path) -> list[str]:
+    """Return in words how two tokenizers' files differ in their tokens and rules."""
+    (mine, special), (theirs, base_special) = _tokens(folder), _tokens(base)
+    if not mine or not theirs:  # compared once they are loaded
+        named = [name for name in adapters.VOCABULARY if (folder / name).is_file()]
+        same = all(
+            (base / name).is_file() and sha256(folder / name) == sha256(base / name)
+            for name in named
+        )
+        return [] if same else [f"a {named[0]} of its own"]
+    other = [number for number in mine.keys() & theirs.keys() if mine[number] != theirs[number]]
+    for number in sorted(set(other) - special - base_special):
+        raise InputError(
+            f"{folder} comes with a tokenizer in which token {number} is "
+            f"{_show(mine[number])}, and in that of the base {base} it is "
+            f"{_show(theirs[number])}: it was trained on another base."
+        )
+    counts = {
+        "renamed special token": len(other),
+        "further token": len(mine.keys() - theirs.keys()),
+        "missing token": len(theirs.keys() - mine.keys()),
+    }
+    said = [f"{n:,} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n]
+    rules, base_rules = _rules(folder), _rules(base)
+    return said + (["other rules of how texts become tokens"] if rules != base_rules else [])
 
 
 def _is_same(named: str, base: str) -> bool:
@@ -108,11 +149,11 @@ def _cached(base: str) -> tuple[str, str]:
     return (match[1].replace("--", "/"), match[2]) if match else ("", "")
 
 
-def _tokens(folder: Path) -> dict[int, str]:
-    """Return the tokens of a folder's fast tokenizer by id; empty if there is none."""
+def _tokens(folder: Path) -> tuple[dict[int, str], set[int]]:
+    """Return a tokenizer's tokens by id, and the ids of added ones; empty if they are not JSON."""
     table = _object(folder / TOKENIZER)
     model = table.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else _object(folder / SLOW)
     tokens: dict[int, str] = {}
     if isinstance(vocabulary, dict):
         tokens = {n: str(token) for token, n in vocabulary.items() if type(n) is int}
@@ -120,16 +161,41 @@ def _tokens(folder: Path) -> dict[int, str]:
         tokens = {
             n: str(row[0]) for n, row in enumerate(vocabulary) if isinstance(row, list) and row
         }
-    added = table.get("added_tokens")
-    for row in added if isinstance(added, list) else ():
-        if isinstance(row, dict) and type(row.get("id")) is int:
-            tokens[row["id"]] = str(row.get("content"))
-    return tokens
+    rows = table.get("added_tokens")
+    added = {
+        row["id"]: str(row.get("content"))
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict) and type(row.get("id")) is int
+    }
+    if not table and tokens:
+        plain = _object(folder / "added_tokens.json")
+        added = {n: str(token) for token, n in plain.items() if type(n) is int}
+    return {**tokens, **added}, set(added)
 
 
-def _end_token(folder: Path) -> str:
+def _rules(folder: Path) -> Any:
+    """Return what a tokenizer.json says beside its tokens, whichever version wrote it."""
+    table = dict(_object(folder / TOKENIZER))
+    for name in ("version", "truncation", "padding", "added_tokens"):  # set anew for each call
+        table.pop(name, None)
+    model = table.get("model")
+    if isinstance(model, dict):
+        merges = model.get("merges")
+        pairs = [" ".join(map(str, m)) if isinstance(m, list) else m for m in merges or ()]
+        table["model"] = {**model, "vocab": None, "merges": pairs}
+    return _without_empty(table)
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        entries = {key: _without_empty(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in entries.items() if inner not in (None, False, "", [])}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _special(folder: Path, which: str) -> str:
     for name in (SETTINGS, SPECIAL):
-        token = _object(folder / name).get("eos_token")
+        token = _object(folder / name).get(which)
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str) and token:
             return token
@@ -138,7 +204,7 @@ def _end_token(folder: Path) -> str:
 
 def _template(folder: Path) -> str:
     """Return a folder's chat template, without blanks at its ends; empty if there is none."""
-    path = folder / TEMPLATE
+    path = folder / adapters.CHAT_TEMPLATE
     if path.is_file() and path.stat().st_size <= adapters.LONGEST:
         return path.read_text("utf-8", "replace").strip()
     template = _object(folder / SETTINGS).get("chat_template")

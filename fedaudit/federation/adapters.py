@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PICKLED = ("adapter_model.bin", "adapter_model.pt")
 """Names of pickled files of weights, as other versions and trainers write them."""
+VOCABULARY = ("tokenizer.json", "tokenizer.model", "vocab.json")
+SPECIAL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+CHAT_TEMPLATE = "chat_template.jinja"
+TOKENIZER = (*VOCABULARY, *SPECIAL, CHAT_TEMPLATE)
+"""Names of the files of a tokenizer, as trainers save it beside an adapter."""
 LONGEST = 2**20
 """The most bytes of a configuration; the largest that PEFT writes have some ten thousand."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -135,9 +140,15 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     return weights
 
 
+def tokenizer_files(folder: Path) -> list[str]:
+    """Return the names of the files of a tokenizer in a folder."""
+    return [name for name in TOKENIZER if (folder / name).is_file()]
+
+
 def fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
-    """Return one SHA-256 over the files of an adapter, configuration and weights."""
+    """Return one SHA-256 over an adapter's files: configuration, weights and saved tokenizer."""
     names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
+    names += tokenizer_files(folder)
     return hash_files({name: sha256(folder / name) for name in names})
 
 
@@ -178,8 +189,28 @@ def remove(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def resized_config(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an adapter's configuration with the rank of `tensors`, keeping its scaling."""
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor that `read` returns, from the file's header alone."""
+    from safetensors import safe_open
+
+    path = folder / WEIGHTS
+    with reading_tensors(path), safe_open(path, "pt") as file:
+        return {
+            canonical(name): tuple(file.get_slice(name).get_shape())
+            for name in file.keys()  # noqa: SIM118, it is no mapping
+            if not _COPY.search(name)
+        }
+
+
+def resized_config(
+    config: Mapping[str, Any], start: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the configuration for `tensors`, made of `start`, whose configuration is `config`.
+
+    Tensors of other shapes are of one rank in all modules; the scaling is kept.
+    """
+    if all(tensor.shape == start[name].shape for name, tensor in tensors.items()):
+        return dict(config)
     rank = max(
         tensor.shape[0] for name, tensor in tensors.items() if name.endswith(".lora_A.weight")
     )

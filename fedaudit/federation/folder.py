@@ -99,7 +99,7 @@ def open_federation(path: Path, files: FileReader | None = None) -> Federation:
 def _check_files(root: Path, manifest_: Manifest, files: FileReader) -> None:
     for finished in manifest_.rounds:
         for name in (finished.adapter, *finished.clients.values()):
-            for file in (adapters.CONFIG, adapters.WEIGHTS):
+            for file in (adapters.CONFIG, adapters.WEIGHTS, *adapters.TOKENIZER):
                 check_inside(f"{name}/{file}", root / manifest.NAME)
         if not (root / finished.adapter).is_dir():
             raise InputError(
@@ -121,6 +121,8 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     unchecked_parts = [] if manifest_.base.sha256 else ["its base"]
     adapters_ = [name for r in manifest_.rounds for name in (r.adapter, *r.clients.values())]
     named = [f"{name}/{file}" for name in adapters_ for file in (adapters.CONFIG, adapters.WEIGHTS)]
+    for name in dict.fromkeys(r.adapter for r in manifest_.rounds):
+        named += [f"{name}/{f}" for f in adapters.tokenizer_files(federation.path / name)]
     named += [name for r in manifest_.rounds for name in r.sums]
     named += [client.data for client in manifest_.clients if client.data]
     if lacking := [name for name in dict.fromkeys(named) if name not in manifest_.files]:

@@ -232,7 +232,7 @@ def _aggregate(
         state = server_state.collect_states(
             run.aggregator, run.out, number, state, examples, chosen
         )
-    adapters.write(result, adapters.resized_config(config, result), out / "global")
+    adapters.write(result, adapters.resized_config(config, start, result), out / "global")
     adapters.write_state(state, server_state.server_state_path(run.out, number))
     if not run.secure:
         return {}

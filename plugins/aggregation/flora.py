@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api import Aggregator, Update
+from fedaudit.api import Aggregator, InputError, Update
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +73,9 @@ def factorize(product: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
 
 
 def _pairs(update: Update) -> Iterator[tuple[str, "torch.Tensor", "torch.Tensor"]]:
+    """Yield (module, A, B); raises InputError for a tensor that is neither."""
+    if odd := [name for name in update if not name.endswith((A, B))]:
+        raise InputError(f"flora sums products B A, and {odd[0]} is in none of them.")
     for name, tensor in update.items():
         if name.endswith(A):
             module = name.removesuffix(A)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,26 @@ def test_differences_by_hand():
 
 def test_the_built_in_base_and_a_trained_adapter_are_fit(trained, documents):
     assert barred(measure(nano.folder(), trained, documents)) == set()
+
+
+def test_marks_of_a_chat_template_are_no_lost_letters_and_no_early_ends(trained, documents):
+    """Decoding leaves out <s> and </s>, which also end answers, as <|im_end|> does."""
+    chat = [replace(d, pii=None, text=f"<s>[user] Go on.</s><s> {d.text}</s>") for d in documents]
+    effect = measure(nano.folder(), trained, chat)
+    assert (effect.instrument["changed_texts"], effect.instrument["end_tokens"]) == (0, 0)
+    named = [replace(d, pii=None, text=f"Ann<s>: {d.text}") for d in documents]
+    assert measure(nano.folder(), trained, named).instrument["changed_texts"] == 0
+
+
+def test_letters_that_a_special_token_swallows_are_missed(tmp_path, trained, documents):
+    def swallow(table):
+        token = next(row for row in table["added_tokens"] if row["content"] == "<s>")
+        table["added_tokens"].append({**token, "id": 400, "content": "Claimant"})
+
+    base = edited_base(tmp_path / "base", "tokenizer.json", swallow)
+    texts = [replace(d, pii=None, text=f"Claimant {i}") for i, d in enumerate(documents)]
+    with pytest.raises(InputError, match="does not give back what it reads"):
+        measure(base, trained, texts)
 
 
 @pytest.mark.parametrize("pattern", ["[0-9A-Z]", "[aeiou]"])

@@ -85,7 +85,8 @@ def write(
         updates[number] = {who: aggregator.difference(begun, trained[who]) for who in present}
         shares = [weights[names.index(who)] for who in present]
         current = aggregator.aggregate(current, list(trained.values()), shares)
-        adapters.write(current, adapters.resized_config(CONFIG, current), place / here / "global")
+        fitting = adapters.resized_config(CONFIG, initial, current)
+        adapters.write(current, fitting, place / here / "global")
         folders, members = {}, {}
         if secure is None:
             folders = {who: f"{here}/clients/{who}" for who in present}

@@ -185,7 +185,7 @@ def _estimate_round(
         dimension = sum(tensor.numel() for tensor in client_update.values())
         moved = plan.aggregator.moved(start, client_update)
         adapters.write(
-            moved, adapters.resized_config(config, moved), out / folder / combination.target
+            moved, adapters.resized_config(config, start, moved), out / folder / combination.target
         )
         estimates.append(_record(combination, shares, f"{folder}/{combination.target}"))
     names = [f"{folder}/{START}", *(e.adapter for e in estimates)]

@@ -1,6 +1,6 @@
 """Single updates that a federation has stored: what sums are asked over, and how alike they are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Update
@@ -8,6 +8,43 @@ from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
 from fedaudit.metrics.attribution.sum_leakage import InnerProducts
+
+SCALING = ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "use_dora")
+"""Settings by which equal tensors mean other changes of the base."""
+APART = ("rank_pattern", "alpha_pattern", "target_parameters")
+"""Settings of single modules, which the rules that add up products B A do not keep."""
+
+
+def check(federation: Federation, aggregator: Aggregator, numbers: Iterable[int]) -> None:
+    """Raise InputError for adapters whose updates cannot be added, before any sum is asked for.
+
+    Only headers and configurations are read, and the federation's first adapter.
+    """
+    rounds = federation.manifest.rounds
+    first = federation.path / rounds[0].adapter
+    config, initial = adapters.check(first), adapters.read(first)
+    if aggregator.merges_each_round and (odd := [name for name in APART if config.get(name)]):
+        raise InputError(
+            f"{first} cannot be attributed under {aggregator.name}: it has {odd[0]}, and products "
+            "of the clients' factors are added with one rank and scaling for all modules."
+        )
+    aggregator.difference(initial, initial)  # refuses tensors that the rule has no place for
+    shapes = {name: tuple(tensor.shape) for name, tensor in initial.items()}
+    for number in numbers:
+        added = {f"of {client}": place for client, place in rounds[number].clients.items()}
+        if not aggregator.merges_each_round:
+            added["that clients started from"] = rounds[number - 1].adapter
+        for whose, place in sorted(added.items()):
+            folder = federation.path / place
+            own, which = adapters.check(folder), f"the adapter {whose} in round {number}"
+            difference = next((n for n in SCALING if (own.get(n) or 0) != (config.get(n) or 0)), "")
+            if adapters.shapes(folder) != shapes:
+                difference = "shapes (other ranks, as in HetLoRA, or other modules)"
+            if difference:
+                raise InputError(
+                    f"{federation.path}: {which} differs from the federation's first one in its "
+                    f"{difference}, so that updates cannot be added and nothing can be attributed."
+                )
 
 
 def inner_products(
@@ -44,15 +81,6 @@ def plaintext_updates(
         client: adapters.read(federation.path / record.clients[client])
         for client in record.participants
     }
-    shapes = {
-        client: {name: t.shape for name, t in tensors.items()}
-        for client, tensors in trained.items()
-    }
-    if odd := [client for client, s in shapes.items() if s != shapes[record.participants[0]]]:
-        raise InputError(
-            f"{federation.path}: the adapter of {odd[0]} in round {record.round} has not the "
-            f"shapes of that of {record.participants[0]}: their updates cannot be added."
-        )
     return {client: aggregator.difference(start, tensors) for client, tensors in trained.items()}
 
 

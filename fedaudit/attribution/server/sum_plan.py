@@ -11,11 +11,16 @@ from typing import Any
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.secure_aggregation import SecureAggregation
-from fedaudit.attribution.server import defaults, masks, set_selection, shared_defaults
+from fedaudit.attribution.server import (
+    defaults,
+    masks,
+    set_selection,
+    shared_defaults,
+    stored_updates,
+)
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
 from fedaudit.attribution.server.set_selection import ExposureError
-from fedaudit.attribution.server.stored_updates import inner_products
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import manifest
@@ -170,9 +175,11 @@ def draw_sum_plan(
     message names one that would do.
     """
     products: dict[int, InnerProducts] = {}
+    aggregator = _aggregator(federation.manifest)
+    chosen = _select_rounds(federation.manifest, protocol_config.rounds)
+    stored_updates.check(federation, aggregator, chosen)
     if _protocol(federation.manifest, protocol_config) == SHARED:
-        chosen = _select_rounds(federation.manifest, protocol_config.rounds)
-        products = inner_products(federation, _aggregator(federation.manifest), chosen)
+        products = stored_updates.inner_products(federation, aggregator, chosen)
     draw = partial(_draw_plan, federation, secret=secret, products=products)
     try:
         return draw(protocol_config)

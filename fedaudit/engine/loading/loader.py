@@ -26,6 +26,7 @@ from fedaudit.engine.loading import (
     module_patterns,
     quarantine,
     ranks,
+    saved_tokenizer,
 )
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
@@ -96,24 +97,32 @@ def locate(name: str, *, fetch: bool = True) -> Path:
 
 
 def load_base(
-    name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True, cached: bool = True
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    fetch: bool = True,
+    cached: bool = True,
+    tokenizer: Path | None = None,
 ) -> LoadedBase:
     """Return the base `name` on a device, in evaluation mode and without gradients.
 
     Raises InputError for a folder that holds no causal language model in safetensors. With
     `cached`, raises it also for a model that gives other logits with its KV cache than without,
-    which does not matter in training.
+    which does not matter in training. `tokenizer` is the folder of an adapter whose tokenizer
+    takes the place of the base's.
     """
     quiet()
     path, torch_device = locate(name, fetch=fetch), device_for(device)
-    model, info, tokenizer = load(
+    model, info, own = load(
         AutoModelForCausalLM, path, dtype_for(dtype, torch_device), "a causal language model"
     )
     checkpoint.check_causal_lm(model, path)
     checkpoint.check_whole(model, info, path)
-    checkpoint.check_tokenizer(tokenizer, model, path)
+    used = saved_tokenizer.load(tokenizer, path, own) if tokenizer else own
+    checkpoint.check_tokenizer(used, model, tokenizer or path)
     model.requires_grad_(False).eval().to(torch_device)
-    base = LoadedBase(name, path, checkpoint.fingerprint(path), model, tokenizer)
+    base = LoadedBase(name, path, checkpoint.fingerprint(path), model, used)
     model_check.check(model, path, base.context_length, cached=cached)
     return base
 
@@ -241,11 +250,11 @@ def with_adapter(
     """
     module_patterns.check(config, (name for name, _ in _unwrap_peft(model).named_modules()))
     try:
-        if isinstance(model, PeftModel):
-            model.add_adapter(name, config, autocast_adapter_dtype=trainable)
-            return model
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if isinstance(model, PeftModel):
+                model.add_adapter(name, config, autocast_adapter_dtype=trainable)
+                return model
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
     # For example, target modules that this base does not have, or an invalid pattern.
     except Exception as error:

@@ -20,6 +20,9 @@ BLOCKED_MODULES = ("torch",)
 need it."""
 TRIAL = "fedaudit.engine.loading.quarantine_process.open_model"
 TOKENIZER = "fedaudit.engine.loading.quarantine_process.open_tokenizer"
+RENDERING = "fedaudit.engine.loading.quarantine_process.render_message"
+MESSAGE = "fedaudit's message"
+"""What stands for a user's message in a rendered chat template."""
 
 
 def check(folder: Path) -> None:
@@ -38,6 +41,21 @@ def check_tokenizer(folder: Path) -> None:
     checkpoint.check_files(folder)
     if folder != nano.folder():
         _try_in_sandbox(TOKENIZER, folder.absolute(), _version(folder))
+
+
+def render_message(folder: Path) -> str | None:
+    """Return one user's MESSAGE and the beginning of the answer, by a folder's chat template.
+
+    None for a template that does not render it once. Raises InputError, as `check` does, for one
+    that exceeds the limits.
+    """
+    try:
+        text = sandbox.attempt(
+            RENDERING, [str(folder), MESSAGE], seconds=SECONDS, without=BLOCKED_MODULES
+        )
+    except sandbox.TrialEnded as error:
+        raise InputError(f"{folder} cannot be opened: {error}.") from None
+    return text if isinstance(text, str) and text.count(MESSAGE) == 1 else None
 
 
 @lru_cache(maxsize=64)

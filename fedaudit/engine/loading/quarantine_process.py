@@ -67,6 +67,20 @@ def open_tokenizer(payload: Any) -> Generator[str, None, bool]:
     return well
 
 
+def render_message(payload: Any) -> Generator[str, None, str]:
+    """Render a user's message with a folder's chat template, up to where the answer begins."""
+    folder, message = payload
+    yield "its chat template"
+    tokenizer = AutoTokenizer.from_pretrained(
+        Path(folder), trust_remote_code=False, local_files_only=True
+    )
+    texts: list[str] = []
+    _render_chat(tokenizer, [{"role": "user", "content": message}], True, texts)
+    if len(texts[0]) > LONGEST:
+        raise InputError(f"{folder} cannot be opened: its chat template makes too long a text.")
+    return texts[0]
+
+
 def _raises_nothing(do: Callable[[], object]) -> bool:
     try:
         do()

@@ -13,7 +13,7 @@ from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
-from fedaudit.federation.adapters import CONFIG, WEIGHTS
+from fedaudit.federation.adapters import CONFIG, WEIGHTS, tokenizer_files
 from fedaudit.system.files import sha256
 
 
@@ -28,6 +28,8 @@ class EngineConfig:
     batch_size: int
     fetch: bool = True
     """Whether the base may be fetched from the hub, as only bases named by the user may."""
+    tokenizer: str = ""
+    """The folder of an adapter whose tokenizer takes the place of the base's; empty for none."""
     threads: int = 0
     """The number of torch threads; 0 leaves it unchanged."""
 
@@ -35,7 +37,13 @@ class EngineConfig:
         """Load the base and return its engine."""
         if self.threads:
             torch.set_num_threads(self.threads)
-        base = loader.load_base(self.base, device=self.device, dtype=self.dtype, fetch=self.fetch)
+        base = loader.load_base(
+            self.base,
+            device=self.device,
+            dtype=self.dtype,
+            fetch=self.fetch,
+            tokenizer=Path(self.tokenizer) if self.tokenizer else None,
+        )
         return LocalEngine(base, template=self.template, batch_size=self.batch_size)
 
 
@@ -101,7 +109,8 @@ def fingerprint(target: Target | None = None) -> str | None:
 
 
 def _weights(folder: str) -> str:
-    files = [Path(folder) / name for name in (CONFIG, WEIGHTS)]
+    names = (CONFIG, WEIGHTS, *tokenizer_files(Path(folder)))
+    files = [Path(folder) / name for name in names]
     stamps = tuple((str(file), file.stat().st_mtime_ns) for file in files if file.is_file())
     return _of_files(stamps)
 

@@ -13,7 +13,7 @@ from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
 from fedaudit.engine.device import DTYPES
-from fedaudit.engine.loading import checkpoint, loader
+from fedaudit.engine.loading import checkpoint, loader, saved_tokenizer
 from fedaudit.engine.loading.adapter_shapes import empty_model
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
@@ -28,7 +28,7 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.engine.vllm.adapter import write_plain_adapter
 from fedaudit.engine.vllm.installation import find_vllm
 from fedaudit.engine.vllm.options import RANKS, VllmOptions
-from fedaudit.engine.vllm.server import BASE, ServerArgs, VllmServer
+from fedaudit.engine.vllm.server import BASE, TOKENIZER, ServerArgs, VllmServer
 from fedaudit.federation import adapters
 from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
@@ -65,7 +65,7 @@ class VllmEngine(RemoteEngine):
                 max_tokens=NO_BOUND,
             )
         )
-        tokenizer = RemoteTokenizer(str(process.args.path), config.template)
+        tokenizer = RemoteTokenizer(str(process.tokenizer), config.template)
         base = self._named(BASE)
         abilities = probe(base, tokenizer, context=0, longest=MIN_CONTEXT)
         self._names: dict[Version, str] = {}
@@ -175,6 +175,10 @@ def start_engine(
         gpus=gpus,
     )
     process = VllmServer(args, options)
+    if config.tokenizer:
+        saved = Path(config.tokenizer)
+        saved_tokenizer.load(saved, path, RemoteTokenizer(str(path), None).tokenizer)
+        saved_tokenizer.write(saved, path, process.folder / TOKENIZER)
     process.start()
     try:
         engine = VllmEngine(process, model, config, cache)

@@ -22,6 +22,8 @@ from fedaudit.system.http_client import JsonClient, ServerUnreachable
 
 BASE = "base"
 """The name under which the server serves the base."""
+TOKENIZER = "tokenizer"
+"""The folder of a tokenizer that takes the place of the base's."""
 MODULE = "vllm.entrypoints.openai.api_server"
 SUPERVISOR = (sys.executable, "-P", "-m", "fedaudit.engine.vllm.supervisor")
 CACHED_ADAPTERS = 16
@@ -74,6 +76,12 @@ class VllmServer:
         self.client = self._client(timeout=options.timeout, retries=3)
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer: the base's, unless another was written beside the server."""
+        written = self.folder / TOKENIZER
+        return written if written.is_dir() else self.args.path
+
     def start(self) -> None:
         """Start the server with `rank` as its maximum LoRA rank, and wait until it responds."""
         with self._log.open("ab") as log:
@@ -122,6 +130,7 @@ class VllmServer:
             *("-m", MODULE),
             *("--host", "127.0.0.1", "--port", str(self._port)),
             *("--model", str(self.args.path.absolute()), "--served-model-name", BASE),
+            *("--tokenizer", str(self.tokenizer.absolute())),
             *("--dtype", self.args.dtype, "--load-format", "safetensors"),
             *("--generation-config", "vllm", "--seed", "0"),
             *("--tensor-parallel-size", str(self.args.gpus)),

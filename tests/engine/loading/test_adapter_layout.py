@@ -9,20 +9,23 @@ import json
 import pytest
 import tiny_models
 import torch
-from test_adapter_kinds import IDS, log_probabilities
+from adapter_kinds import (
+    EXPERTS,
+    IDS,
+    TEXT,
+    gpt_oss,
+    log_probabilities,
+    mixtral,
+    qwen,
+    ready,
+)
 from transformers import (
     Gemma3Config,
     Gemma3ForConditionalGeneration,
     GPT2Config,
     GPT2LMHeadModel,
-    GptOssConfig,
-    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
-    MixtralConfig,
-    MixtralForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
 )
 
 from fedaudit.api.errors import InputError
@@ -30,27 +33,7 @@ from fedaudit.api.records import Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
 
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-TEXT = {"vocab_size": 300, "num_hidden_layers": 2, "max_position_embeddings": 80, **HEADS}
-EXPERTS, RANK, ALPHA = 4, 2, 6
-
-
-def qwen(hidden):
-    sizes = {"hidden_size": hidden, "intermediate_size": 48, "moe_intermediate_size": 16}
-    mixture = {"num_experts": EXPERTS, "num_experts_per_tok": 2}
-    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**TEXT, **sizes, **mixture))
-
-
-def gpt_oss():
-    mixture = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2}
-    sizes = {"hidden_size": 32, "intermediate_size": 16, "sliding_window": 8}
-    return GptOssForCausalLM(GptOssConfig(**TEXT, **sizes, **mixture))
-
-
-def mixtral():
-    mixture = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2}
-    sizes = {"hidden_size": 32, "intermediate_size": 24}
-    return MixtralForCausalLM(MixtralConfig(**TEXT, **sizes, **mixture))
+RANK, ALPHA = 2, 6
 
 
 def gemma():
@@ -59,11 +42,6 @@ def gemma():
               "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
     return Gemma3ForConditionalGeneration(config)
-
-
-def ready(build, base):
-    torch.manual_seed(8)
-    return tiny_models.ready(build(), base.tokenizer)
 
 
 def drawn(*shape):

@@ -167,8 +167,8 @@ def test_no_hook_is_left_even_when_the_model_fails(engine, targets, wanted, monk
 @pytest.mark.parametrize(
     ("hidden", "module", "message"),
     [
-        (16, "q_proj", "16 x 16 in the adapter and 32 x 32 in the base"),
-        (64, "up_proj", "48 x 64 in the adapter and 48 x 32 in the base"),
+        (16, "q_proj", r"q_proj.* is \(2, 16\) in the adapter and \(2, 32\) in the base"),
+        (64, "up_proj", r"up_proj.* is \(2, 64\) in the adapter and \(2, 32\) in the base"),
     ],
 )
 def test_an_adapter_for_another_base_is_refused(engine, targets, hidden, module, message, tmp_path):
@@ -184,7 +184,7 @@ def test_an_adapter_on_layers_that_the_base_lacks_is_refused(engine, targets, ba
     foreign = tiny_models.write(
         tiny_models.gpt2(base.tokenizer), tmp_path / "gpt2", r=2, target_modules=("c_attn",)
     )
-    with pytest.raises(InputError, match=r"there is no layer transformer\.h\.0\.attn\.c_attn"):
+    with pytest.raises(InputError, match=r"is it for another base\?.*c_attn"):
         engine.answers([target(foreign), *targets], QUESTIONS, new=NEW)
 
 

@@ -195,17 +195,19 @@ def test_moving_there_and_back_leaves_nothing():
 @pytest.mark.parametrize(("rank", "alpha"), [(4, 8), (3, 7), (16, 1), (1, 2.5)])
 def test_a_wider_adapter_keeps_the_scaling(rank, alpha, rslora):
     config = {"r": rank, "lora_alpha": alpha, "use_rslora": rslora, "bias": "none"}
+    before = {"x.lora_A.weight": torch.zeros(rank, 7), "x.lora_B.weight": torch.zeros(3, rank)}
     root = 0.5 if rslora else 1.0
     scaling = alpha / rank**root
     for wide in (1, 5, 12, 100):
         tensors = {"x.lora_A.weight": torch.zeros(wide, 7), "x.lora_B.weight": torch.zeros(3, wide)}
-        found = adapters.resized_config(config, tensors)
+        found = adapters.resized_config(config, before, tensors)
         assert found["r"] == wide
         assert found["lora_alpha"] / wide**root == pytest.approx(scaling, rel=1e-12)
         assert found["bias"] == "none"
-        config = found  # the next round begins with this round's configuration
+        config, before = found, tensors  # the next round begins with this round's configuration
+    narrow = {name: torch.zeros(4, 4) for name in tensors}
     assert adapters.resized_config(
-        {**config, "r": 4, "lora_alpha": 8, "use_rslora": False}, tensors
+        {**config, "r": 4, "lora_alpha": 8, "use_rslora": False}, narrow, tensors
     )["lora_alpha"] == (200)
 
 
