@@ -7,7 +7,7 @@ from typing import Any
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
-from fedaudit.engine.remote.score_check import ScoreCheck
+from fedaudit.engine.remote.score_check import CROWDED, STALE, ScoreCheck
 from fedaudit.engine.remote.server import UNKNOWN, CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
@@ -24,6 +24,8 @@ a model repeat itself, which a repetition penalty would not let it."""
 SAMPLING_TEMPERATURE = 1.5
 """A temperature at which the samples of almost any model differ."""
 NEW_TOKENS = 12
+BESIDE = 2
+"""The prompts that a model is asked whose server is known by another one."""
 SEEDS = (101, 101, 202)
 """The first two are equal, so their samples must be equal too."""
 CHOICES, CHOICES_TOP_K = 4, 40
@@ -130,11 +132,19 @@ class _Probe:
         """A field in which the server gives scores, whether or not they are right."""
         self.evidence = False
         """Whether a server refused a prompt, or counted fewer tokens than it was sent."""
+        self.by_beginning = False
+        """Whether prompts were cut in silence: then all but the last token of their beginnings may
+        be missing without an effect on an answer."""
         self.replies: list[CompletionResponse] = []
         """All completions of short prompts."""
+        self.likeliest: Sequence[str] = ()
+        """The greedy completion of the second prompt."""
+        self.likeliest_is_rare = False
+        """Whether no sample of that prompt was its greedy completion."""
 
     def run(self, context: int, longest: int, *, may_score: bool) -> ServerAbilities:
         texts = self._first_replies()
+        self.likeliest = texts[1].texts
         templated = self._templated(texts)
         ids, starts, greedy = self._token_ids(texts, templated=templated)
         drawn, temperature, seed = self._draws()
@@ -228,6 +238,8 @@ class _Probe:
             for added in (starts, not starts):
                 prompts = [(*begins[added], *ids) for ids in self.rows]
                 answers = self._with_logprobs(prompts)
+                if answers[0] is None:
+                    break
                 replies = [answer for answer in answers if answer is not None]
                 same = same_texts(replies, texts) if len(replies) == len(texts) else 0
                 if same >= MIN_EQUAL_REPLIES:
@@ -268,7 +280,8 @@ class _Probe:
         """Return the greedy completions that scores are compared with."""
         starts = self.tokenizer.starts.get("bos", ()) if abilities.adds_start else ()
         as_ids = [(*starts, *ids) for ids in self.rows]
-        return self._with_logprobs(as_ids if abilities.token_ids else PROMPTS)
+        prompts = as_ids if abilities.token_ids else PROMPTS
+        return self._with_logprobs(prompts[:BESIDE])
 
     def _draws(self) -> tuple[list[str], bool, bool]:
         """Return samples of other seeds, whether samples differ, and whether seeds fix them.
@@ -276,19 +289,20 @@ class _Probe:
         Requests are concurrent, as in an audit: some servers honour seeds only one at a time.
         """
         ask = self.query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE)
-        asks = [replace(ask, prompt=prompt) for prompt in PROMPTS[:2]]
-        answers = self.server.try_all([replace(a, seed=seed) for a in asks for seed in SEEDS])
+        seeds = [(PROMPTS[0], seed) for seed in SEEDS] + [(PROMPTS[1], seed) for seed in SEEDS[1:]]
+        answers = self.server.try_all([replace(ask, prompt=p, seed=seed) for p, seed in seeds])
         seeded = all(answer is not None for answer in answers)
         if not seeded:
             self.why["seed"] = "it refuses requests with a seed"
-            answers = self.server.try_all([a for a in asks for _ in SEEDS])
+            answers = self.server.try_all([replace(ask, prompt=prompt) for prompt, _ in seeds])
         self.replies += [answer for answer in answers if answer is not None]
         texts = [answer.texts[0] if answer is not None else "" for answer in answers]
         self.server.first_draw = texts[0]
-        halves = texts[: len(SEEDS)], texts[len(SEEDS) :]
-        differ = any(len(set(half)) > 1 for half in halves)
-        fixed = all(same == again for same, again, *_ in halves)
-        return texts[1 : len(SEEDS)], differ, differ and seeded and fixed
+        first, second = texts[: len(SEEDS)], texts[len(SEEDS) :]
+        self.likeliest_is_rare = not set(second) & set(self.likeliest)
+        differ = len(set(first)) > 1 or len(set(second)) > 1
+        fixed = len(set(first)) > 1 and first[0] == first[1]
+        return first[1:], differ, seeded and fixed
 
     def _check_content(self) -> None:
         """Raise TargetError if all replies are empty: nothing could be found in them."""
@@ -309,18 +323,20 @@ class _Probe:
             PROMPTS[0], n=CHOICES, temperature=SAMPLING_TEMPERATURE, top_k=CHOICES_TOP_K
         )
         ask = ask if "seed" in self.why else replace(ask, seed=SEEDS[0])
-        queries = [ask, replace(ask, prompt=PROMPTS[1])]
-        answers = self.server.try_all(queries)
-        if None in answers:
-            answers = self.server.try_all([replace(query, top_k=0) for query in queries])
-        distinct = [len(set(answer.texts)) for answer in answers if answer is not None]
-        if len(distinct) < len(queries):
+        if (first := self.server.try_to(ask)) is None:
+            ask = replace(ask, top_k=0)
+            first = self.server.try_to(ask)
+        if first is None:
             self.why["n"] = "it refuses requests for several samples, or gives another number"
             return False
         least = CHOICES - 1 if len(set(drawn)) == len(drawn) else 1
-        if max(distinct) < least:
-            self.why["n"] = "samples of one request are equal, where those of several differ"
-        return max(distinct) >= least
+        if len(set(first.texts)) >= least:
+            return True
+        second = self.server.try_to(replace(ask, prompt=PROMPTS[1]))
+        if second is not None and len(set(second.texts)) >= least:
+            return True
+        self.why["n"] = "samples of one request are equal, where those of several differ"
+        return False
 
     def _narrows(self, several: bool, **changes: Any) -> bool:
         """Tell whether all samples are equal if `changes` only allow the likeliest token."""
@@ -330,7 +346,12 @@ class _Probe:
             queries = [replace(ask, n=CHOICES, seed=seeds[0])]
         else:
             queries = [replace(ask, seed=seed) for seed in seeds[1:]]
+            alone = self.server.try_to(queries[0])
+            if alone is not None and alone.texts == self.likeliest and self.likeliest_is_rare:
+                return True
+            queries = queries[1:]
         answers = self.server.try_all(queries)
+        answers = answers if several else [alone, *answers]
         texts = {text for answer in answers if answer is not None for text in answer.texts}
         return None not in answers and len(texts) == 1
 
@@ -377,6 +398,8 @@ class _Probe:
                 self.why.setdefault("scoring", problem)
                 if check.answered and not any(other.answered for other in found[:-1]):
                     self.why["scoring"] = problem
+            if problem in (STALE, CROWDED):  # of the server itself, whichever field asks it
+                break
         return "", next((check.suspect for check in found if check.suspect), "")
 
     def _penalty(self) -> str:
@@ -405,8 +428,8 @@ class _Probe:
         low, high = 0, size
         if MIN_CONTEXT <= hint < size and not self._refused(hint, abilities):
             low = high = hint
-        while high - low > max(8, high // 16):
-            middle = (low + high) // 2
+        while high - low > max(8, high // 10) and high > MIN_CONTEXT:
+            middle = (low + high) // 2 if low else max(MIN_CONTEXT, high // 8)
             if self._refused(middle, abilities):
                 high = middle
             else:
@@ -417,7 +440,7 @@ class _Probe:
             problem = f"takes no prompt of {MIN_CONTEXT} tokens"
             raise TargetError(self.server.client.failed(problem))
         self.why["context"] = f"a prompt of {size:,} tokens was refused or cut"
-        return low
+        return low - _beginning(low) if self.by_beginning else low
 
     def _refused(self, size: int, abilities: ServerAbilities) -> int:
         """Return 0 if the server takes a whole request of `size` tokens; else a length to try.
@@ -454,25 +477,34 @@ class _Probe:
         if self.counts:
             return 0
         if len(answers) > 1 and _same(*answers) and not self._blind(abilities):
+            self.by_beginning = True
             return -1
         return 0
 
     def _blind(self, abilities: ServerAbilities) -> bool:
         """Tell whether the model's answers do not depend on the beginning of a short prompt."""
+        if self.by_beginning:
+            return False
         rows = [self._filler(2 * MIN_CONTEXT, first) for first in (0, 1)]
         prompts = [
             tuple(row) if abilities.token_ids else self.tokenizer.decode(row) for row in rows
         ]
-        return _same(*(self.server.try_to(self.query(p, logprobs=True)) for p in prompts))
+        asks = [self.query(prompt, max_tokens=1, logprobs=True) for prompt in prompts]
+        return _same(*map(self.server.try_to, asks))
 
     def _filler(self, size: int, first: int) -> list[int]:
         """Return a row for a request of `size` tokens, which begins in one of two ways."""
         kept = max(1, size - 1)
         [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
         row = (tokens.ids * (kept // len(tokens.ids) + 1))[:kept]
-        beginning = max(NEEDLE, kept // 8)
+        beginning = _beginning(kept)
         other = (self.rows[1] * (beginning // len(self.rows[1]) + 1))[:beginning]
         return list(row) if not first else [*other, *row[len(other) :]][:kept]
+
+
+def _beginning(size: int) -> int:
+    """Return the number of tokens by which the beginnings of two long prompts differ."""
+    return max(NEEDLE, size // 8)
 
 
 def _same(*answers: CompletionResponse | None) -> bool:

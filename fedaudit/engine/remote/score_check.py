@@ -78,7 +78,7 @@ class ScoreCheck:
         """
         pairs = self._pairs(self.answers)
         problem = self._judge(field, pairs, before) if pairs else UNKNOWN
-        if not problem or problem == MISSING:
+        if problem in ("", MISSING, STALE, CROWDED):  # these are seen on scores that fit alone
             return problem
         # The text of several tokens may be cut into others; that of one token hardly ever is.
         starts = [self._continue(prompt) for prompt in self.prompts]

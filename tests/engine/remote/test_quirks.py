@@ -6,13 +6,14 @@ import random
 import pytest
 from chat_server import Server, chat
 from completion_server import HonestServer
+from hash_model import HashModel
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.audit import preflight
 
-MOST_REQUESTS, MORE = 40, 20
+MOST_REQUESTS = 40
 TUNED = Target(name="tuned", adapter="lora")
 
 
@@ -27,15 +28,31 @@ def opened(honest, connect, *, longest=0, **options):
         return connection.open(), len(server.requests)
 
 
-@pytest.mark.parametrize(
-    "quirks",
-    [(), ("same choices",), ("crowded",), ("stale places",), ("stale blocks",), ("template",),
-     ("other length",), ("penalty",)],
-    ids=lambda quirks: "+".join(quirks) or "none",
-)  # fmt: skip
-def test_few_requests_are_sent_before_the_first_question(quirks, honest, connect):
-    _, requests = opened(honest, connect, base="plain", quirks=frozenset(quirks))
-    assert requests <= MOST_REQUESTS + (MORE if quirks else 0)
+QUIRKS = ["", "same choices", "crowded", "stale places", "stale blocks", "template", "cut",
+          "cut and lied", "no context", "other length", "penalty"]  # fmt: skip
+MISSING = ["", "echo", "n token_ids", "echo prompt_logprobs logprobs token_ids seed n"]
+
+
+@pytest.mark.parametrize("quirk", QUIRKS)
+def test_few_requests_are_sent_before_the_first_question(quirk, honest, connect):
+    """Model and base together, whatever the server does wrongly and whatever it lacks."""
+    quirks = frozenset({quirk} - {""})
+    counts = {
+        missing: opened(honest, connect, base="plain", longest=500, quirks=quirks,
+                        without=frozenset(missing.split()))[1]
+        for missing in MISSING
+    }  # fmt: skip
+    assert max(counts.values()) <= MOST_REQUESTS, counts
+
+
+def test_further_requests_under_way_and_another_server_cost_more(honest, connect):
+    _, few = opened(honest, connect, base="plain", concurrency=4)
+    _, many = opened(honest, connect, base="plain", concurrency=12)
+    assert many - few == 2 * (12 - 4)  # a wave of the model and one of its base
+    with honest().server().running() as tuned, honest().server().running() as plain:
+        connect(tuned.url, base="plain", base_url=plain.url).open()
+        assert len(tuned.requests) <= MOST_REQUESTS
+        assert len(plain.requests) <= MOST_REQUESTS
 
 
 def test_a_steady_effect_is_not_told_from_unsteady_scores(honest, connect):
@@ -128,6 +145,27 @@ def test_prompts_that_are_cut_are_noticed_where_usage_lies(honest, connect):
     quirks = frozenset({"cut and lied"})
     remote, _ = opened(honest, connect, longest=500, quirks=quirks)
     assert remote.abilities.context <= 65
+
+
+class FarSighted(HashModel):
+    """A model whose answers depend on all that it reads, as those of real models do."""
+
+    context_length = 2048
+
+    def next(self, target, before):
+        return super().next(target, (hash(before), *before[-2:]))
+
+
+@pytest.mark.parametrize("kept", [64, 700, 1500])
+@pytest.mark.parametrize("stated", [True, False], ids=["stated", "not stated"])
+def test_prompts_that_are_cut_are_noticed_by_log_probabilities_alone(kept, stated, connect):
+    quirks = frozenset({"cut and lied"} if stated else {"cut and lied", "no context"})
+    without = frozenset({"echo", "prompt_logprobs"})
+    made = HonestServer(FarSighted(), {"tuned": "lora", "plain": None}, quirks=quirks,
+                        without=without, kept=kept)  # fmt: skip
+    remote, requests = opened(lambda: made, connect, base="plain", longest=2000)
+    assert kept * 0.8 <= remote.abilities.context <= kept
+    assert requests <= MOST_REQUESTS
 
 
 def test_a_context_that_is_not_stated_is_asked_for(honest, connect):
