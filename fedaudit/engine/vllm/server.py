@@ -130,7 +130,7 @@ class VllmServer:
             *("-m", MODULE),
             *("--host", "127.0.0.1", "--port", str(self._port)),
             *("--model", str(self.args.path.absolute()), "--served-model-name", BASE),
-            *("--tokenizer", str(self.tokenizer.absolute())),
+            *(("--tokenizer", str(self.tokenizer)) if self.tokenizer != self.args.path else ()),
             *("--dtype", self.args.dtype, "--load-format", "safetensors"),
             *("--generation-config", "vllm", "--seed", "0"),
             *("--tensor-parallel-size", str(self.args.gpus)),

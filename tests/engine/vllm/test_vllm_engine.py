@@ -4,13 +4,16 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tiny_models
 from completion_server import HonestServer
 from hash_model import HashModel
+from transformers import AutoTokenizer
 
+from fedaudit import nano
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
@@ -94,6 +97,21 @@ def wait_until(condition, seconds=20.0):
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
     assert condition()
+
+
+def test_the_tokenizer_saved_beside_an_adapter_is_the_servers(diary, tmp_path):
+    """It ends at another token, and is given to the server by a folder of its own."""
+    tokenizer = AutoTokenizer.from_pretrained(nano.folder())
+    tokenizer.eos_token = "<pad>"
+    tokenizer.save_pretrained(tmp_path / "lora")
+    config = replace(ORDER, tokenizer=str(tmp_path / "lora"))
+    engine = factory.make_engine(config, "vllm", VllmOptions(start_timeout=60.0))[0]
+    try:
+        assert engine.tokenizer.tokenizer.eos_token == "<pad>"
+        command = engine.vllm.command()
+        assert command[command.index("--tokenizer") + 1] == str(engine.vllm.folder / "tokenizer")
+    finally:
+        engine.close()
 
 
 def test_answers_are_those_of_the_server_under_each_adapter(start, diary, adapter):

@@ -27,6 +27,7 @@ def main():
         parser.add_argument(f"--{name}", required=True)
     for name in ("port", "seed", "tensor-parallel-size", "max-loras", "max-lora-rank"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--tokenizer")
     parser.add_argument("--max-cpu-loras", type=int)
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--enable-lora", action="store_true")
