@@ -5,7 +5,6 @@
   each other.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
-* `conversion/`: fedaudit import: another framework's folder, made a federation's.
 * `dp/`: fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
@@ -16,6 +15,7 @@
 * `extract`: fedaudit extract: what private data comes out of the model.
 * `gate`: fedaudit gate: the keys of a deployed defence, and one prompt to try it with.
 * `help`: How `--help` shows a command: its options by what they are about, then two examples.
+* `import_run`: fedaudit import: another framework's folder, made a federation's.
 * `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.
 * `memorize`: fedaudit memorize: who can draw whose text out of the global model.
 * `merge`: fedaudit merge: the shards of one audit -> one report.
@@ -41,15 +41,12 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
-from fedaudit.cli import gate
+from fedaudit.cli import canary, dp, gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
 from fedaudit.cli.audit.settings_file import init, option_defaults
-from fedaudit.cli.canary import group as canary
-from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
-from fedaudit.cli.dp import group as dp
 from fedaudit.cli.exit_handling import (
     finished_only,
     interrupt_hint,
@@ -60,6 +57,7 @@ from fedaudit.cli.exit_handling import (
 )
 from fedaudit.cli.extract import extract
 from fedaudit.cli.help import HelpfulCommand
+from fedaudit.cli.import_run import import_
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
 from fedaudit.cli.merge import merge

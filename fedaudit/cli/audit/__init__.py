@@ -6,8 +6,6 @@
 * `defenses`: Trainings under defences as a part of an audit: their plan, and the report with their
   results.
 * `plan_text`: The plan of an audit in words, for a terminal.
-* `run_index`: fedaudit report on a folder of many runs: a table, and one page with links and
-  trends.
 * `settings_file`: fedaudit.toml: an audit written down in its folder, and `fedaudit init`, which
   writes it.
 """

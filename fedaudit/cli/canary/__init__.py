@@ -1,8 +1,15 @@
-"""fedaudit canary: secrets of known law, planted before training and looked for afterwards.
+"""fedaudit canary: secrets of known law, planted before training and looked for afterwards."""
 
-* `check`: fedaudit canary check: whether training on a client's records learns its canaries.
-* `exposure`: fedaudit canary measure: how far training moved each of them up among all.
-* `group`: The subcommands together.
-* `make`: fedaudit canary make: draw secrets for clients to train on.
-* `plant`: fedaudit canary plant: a client's records with its canaries among them.
-"""
+import typer
+
+from fedaudit.cli.canary.check import check
+from fedaudit.cli.canary.exposure import measure
+from fedaudit.cli.canary.make import make
+from fedaudit.cli.canary.plant import plant
+
+app = typer.Typer(
+    help="Plant secrets before training, and measure what became of them.",
+    no_args_is_help=True,
+)
+for command in (make, plant, check, measure):
+    app.command()(command)

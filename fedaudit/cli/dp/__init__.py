@@ -1,7 +1,14 @@
-"""fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
+"""fedaudit dp: a claimed epsilon, held against canaries that coins put into training."""
 
-* `audit`: fedaudit dp audit: is the claim refuted.
-* `group`: The subcommands together.
-* `make`: fedaudit dp make: canaries with coins, and what they can prove.
-* `plant`: fedaudit dp plant: a client's records with those canaries that are in.
-"""
+import typer
+
+from fedaudit.cli.dp.audit import audit
+from fedaudit.cli.dp.make import make
+from fedaudit.cli.dp.plant import plant
+
+app = typer.Typer(
+    help="Test a claimed epsilon with canaries planted by tossing coins.",
+    no_args_is_help=True,
+)
+for command in (make, plant, audit):
+    app.command()(command)

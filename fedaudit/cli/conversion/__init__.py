@@ -1,4 +1,0 @@
-"""fedaudit import: another framework's folder, made a federation's.
-
-* `command`: fedaudit import: another framework's folder, made a federation's.
-"""
