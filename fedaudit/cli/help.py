@@ -112,5 +112,10 @@ def section_of(option: str) -> str:
 
 
 def _sections(options: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    # Of "-h" and "--help", click gives either first.
+    names = [next(name for name in one.opts if name.startswith("--")) for one in options]
     for title in (*SECTIONS, "Options"):
-        yield title, [one for one in options if section_of(one.opts[0]) == title]
+        yield (
+            title,
+            [one for one, name in zip(options, names, strict=True) if section_of(name) == title],
+        )
