@@ -10,10 +10,8 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import DETECTOR
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.config import registry
+from fedaudit.report.text.searched_kinds import MODEL_GAIN
 from fedaudit.system import sandbox
-
-MODEL_GAIN = "an English spaCy model took names from 47 to 72 % (--set names.ner=installed)"
-"""What a model of one's own gained on hard sentences: docs/pii-detection.md."""
 
 
 def checks() -> list[tuple[str, Callable[[], str]]]:

@@ -104,6 +104,8 @@ def scrub(
     if json:
         _save(json, request, done)
     _show(request, done)
+    for line in done.cut:
+        print_note(f"{line}.", quiet=quiet)
     for line in unread_caveat(request.source, done.unread):
         print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
     return 1 if strict and (done.remaining or done.pii_in_ids) else 0
@@ -182,6 +184,11 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         yield (
             f"Of {masked}, none is in OUT: neither as it was nor encoded, transliterated, in other "
             "case, in look-alikes, or with other marks between words."
+        )
+    if done.strings:
+        yield (
+            "Not compared: nicknames, initials, names in another script, numbers in words, and "
+            "encrypted, compressed or hexadecimal data."
         )
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."

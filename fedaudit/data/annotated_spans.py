@@ -19,7 +19,8 @@ from fedaudit.pii.normalized_search import normalize
 
 OTHER_NAMES = (
     *("entities", "privacy_mask", "annotations", "annotation", "label", "labels", "spans"),
-    *("ner", "pii_spans", "pii_entities"),
+    *("ner", "pii_spans", "pii_entities", "ner_tags", "ner_labels", "bio_tags", "bio_labels"),
+    *("token_labels", "mbert_bio_labels"),
 )
 """What others call the annotation of a record."""
 _START = ("start", "start_offset", "start_position", "begin", "beginoffset", "start_char", "from")

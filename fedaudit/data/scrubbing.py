@@ -78,6 +78,8 @@ class ScrubResult:
     """Records whose id, group or task contains personal data that is masked in them."""
     unread: Mapping[str, int]
     """How many records have an unknown field, which may hold personal data, by its name."""
+    cut: Sequence[str] = ()
+    """A line on annotated spans that begin or end inside a word, if any do."""
 
 
 def check(request: ScrubRequest) -> None:
@@ -135,6 +137,7 @@ def scrub(
         respelt=len(remaining - exact),
         pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
         unread=Counter(name for record in records for name in set(record.content.unread)),
+        cut=corpus.cut_caveat(request.source, (record.document for record in records)),
     )
 
 

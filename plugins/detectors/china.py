@@ -16,7 +16,7 @@ _SCHEMES = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}"  # Diners Club
     r"|(?:6011|65\d\d|64[4-9]\d|35\d\d)\d{12}"  # Discover, JCB
 )
-_SEPARATORS = str.maketrans("×ХхΧχ", "XXXXX", " -.\r\n")
+_SEPARATORS = str.maketrans("×ХхΧχⅩⅹ", "XXXXXXX", " -.\r\n")
 
 
 def is_birth_date(digits: str) -> bool:
@@ -50,7 +50,7 @@ ID_CARD = DetectionRule(
     patterns=(
         (
             rf"(?<![0-9A-Za-z])[1-9]\d{{5}}{BREAK}?[12]\d{{3}}{BREAK}?\d{{4}}{BREAK}?\d{{3}}"
-            r"[0-9Xx×ХхΧχ](?![0-9A-Za-z])",
+            r"[0-9Xx×ХхΧχⅩⅹ](?![0-9A-Za-z])",
             1.0,
         ),
         (rf"(?<![0-9A-Za-z])(?:{_PROVINCES})\d{{13}}(?![0-9A-Za-z])", 0.2),
@@ -77,7 +77,7 @@ BANK_CARD = DetectionRule(
         (r"(?<![0-9A-Za-z])\d{14,19}(?![0-9A-Za-z])", 0.2),
         (
             rf"(?<![0-9A-Za-z])(?<!\d[ .-])\d{{4}}{BREAK}"
-            rf"(?:\d{{4}}{BREAK}\d{{4}}{BREAK}\d{{4}}(?:{BREAK}\d{{1,3}})?"
+            rf"(?:\d{{4}}{BREAK}\d{{4}}{BREAK}(?:\d{{2}}|\d{{4}}(?:{BREAK}\d{{1,3}})?)"
             rf"|\d{{6}}{BREAK}\d{{4,5}})(?![0-9A-Za-z]|[ .-]\d)",
             0.2,
         ),

@@ -50,7 +50,8 @@ _HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
 _WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
 _TITLE = (
-    rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss))(?![\w'’\-])\.?"
+    rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss|señora?|signora?"
+    rf"|monsieur|madame|heer|mevrouw|herrn?|frau))(?![\w'’\-])\.?"
     rf"(?:{_SPACE}?(?:{DEGREES})\.)*)"
 )
 _PARTICLE = (
@@ -75,10 +76,18 @@ _LABEL = re.compile(
 _HEADING = re.compile(rf"\W*(?:[\w']+\W+){{0,3}}?(?:{'|'.join(ROLES)})\W*", re.I)
 _CLOSING = re.compile(rf"\W*(?:{CLOSINGS})\W*", re.I)
 _GREETING = re.compile(
-    r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola)\s+$", re.I
+    r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola|ciao|beste"
+    r"|good (?:morning|afternoon|evening|day)|guten (?:morgen|tag|abend))\s+$",
+    re.I,
 )
 _PLACE = re.compile(BEFORE_PLACES, re.I)
 _PERSON_AFTER = re.compile(NEXT_TO_PEOPLE)
+_INTRODUCED = re.compile(
+    r"\b(?:husband|wife|son|daughter|brother|sister|mother|father|mum|dad|uncle|aunt|cousin|nephew"
+    r"|niece|partner|fianc[ée]e?|friend|neighbou?r|colleague|roommate|(?i:my name is|this is)|named"
+    r"|nicknamed)\s+$"
+)
+"""After this one listed first name is a person: "her son Luka"."""
 _GREETED = re.compile(r"\s*(?:[,!:\n]|$)")
 _ENDING = re.compile(
     r"..(?:ova?|i?[iy]?eva?|ina?|sky|skiy|skaya|sk[ai]|vi[ćcč]h?|o[ğg]lu|[iy]an|dze|shvili|enko|chuk"
@@ -105,6 +114,8 @@ _COMMA = re.compile(
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
     re.V1,
 )
+_NEXT_IS_LABEL = re.compile(r"[ \t]*\r?\n[ \t]*[^\W\d][^\n:]{1,30}:[ \t]")
+"""What follows the name at the head of a record card: a line with a label."""
 _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
 
 
@@ -377,7 +388,8 @@ def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
     before = pieces[i - 1] if i and pieces[i - 1].kind == "word" else None
     after = pieces[i + 1] if i + 1 < len(pieces) and pieces[i + 1].kind == "word" else None
     if piece.shouted:
-        return not _is_shouted_name(piece, before, after, lists, context)
+        named = _is_shouted_name(piece, before, after, lists, context)
+        return not (named or _is_shouted_pair(pieces, lists))
     if not _is_common(piece, lists):
         return False
     if piece.key in FUNCTION_WORDS or _PLACE.search(context.before):
@@ -412,6 +424,15 @@ def _is_shouted_name(
     return alone and len(piece.text) > 2 and not _is_common(piece, lists)
 
 
+def _is_shouted_pair(pieces: Sequence[_Piece], lists: NameLists) -> bool:
+    """Tell whether two words in capitals between marks are a first name and a surname."""
+    if len(pieces) != 2 or not all(piece.shouted for piece in pieces):
+        return False
+    given, family = pieces
+    known = given.key in lists.first and (family.key in lists.last or _has_ending(family.key))
+    return known and not _is_common(given, lists) and not _looks_common(family)
+
+
 def _trim_particles(run: Sequence[_Piece]) -> list[_Piece]:
     """Return the words without particles at their ends, unless a name begins with one."""
     words = list(run)
@@ -442,13 +463,18 @@ def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
     first, last = words[0].key, words[-1].key
     if run[0].kind == "particle" and not (context.labelled or context.fills_cell):
         return 0.0
-    if _GREETING.search(context.before) and _GREETED.match(context.after):
+    greeted = _GREETING.search(context.before) and _GREETED.match(context.after)
+    if greeted and (len(words) > 1 or first not in ROLES):
         return LISTED if first in lists.first or last in lists.last else ENDING
     if context.labelled and _CELL_END.match(context.after):
-        return LISTED if not any(map(_looks_common, words)) or first in lists.first else 0.0
+        known = first in lists.first or any(
+            word.key in lists.last and not _is_common(word, lists) for word in words
+        )
+        return LISTED if known or not any(map(_looks_common, words)) else 0.0
     single = len(words) == 1 or (len(words) == 2 and words[-1].kind == "initials")
     if single or len(words) > MOST_WORDS:
-        return 0.0
+        known = first in lists.first and not _is_common(words[0], lists)
+        return LISTED if single and known and _INTRODUCED.search(context.before) else 0.0
     return _score_words(run, words, lists, context)
 
 
@@ -457,7 +483,8 @@ def _score_words(
 ) -> float:
     """Return how sure several words are a name by what they are."""
     initials = words[0].kind == "initials"
-    if not initials and words[0].key in lists.first:
+    parts = [name_key(part) for part in words[0].bare.split("-")]
+    if not initials and (words[0].key in lists.first or lists.first.issuperset(parts)):
         return LISTED
     if _PLACE.search(context.before):
         return ENDING if _has_ending(words[-1].key) and not initials else 0.0
@@ -564,7 +591,9 @@ def _surname_first(
         context = cells.context_of(start, match.end())
         if _AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
             continue
-        if not _is_surname_first(family, words, lists, context):
+        heads = context.fills_cell and _NEXT_IS_LABEL.match(text, match.end())
+        common = (name_key(word) in lists.common for word in (*family.split(), *words))
+        if not (heads and not any(common)) and not _is_surname_first(family, words, lists, context):
             continue
         cut = next(
             (i for i, w in enumerate(words) if i and not (name_key(w) in lists.first or "." in w)),
@@ -587,7 +616,7 @@ def _is_surname_first(
 ) -> bool:
     """Tell whether words before and after a comma are one person's name."""
     keys = [name_key(word) for word in family.split()]
-    if any(key in lists.common and key not in lists.last for key in keys):
+    if len(family) == 1 or any(key in lists.common and key not in lists.last for key in keys):
         return False
     two_people = len(keys) > 1 and keys[0] in lists.first and family[0].isupper()
     if two_people or name_key(given[0]) in FUNCTION_WORDS:

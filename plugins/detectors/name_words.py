@@ -45,6 +45,13 @@ ROLES = (
     *("beneficiary", "payee", "sender", "recipient", "holder", "user", "assignee"),
     *("reviewer", "reporter", "interviewer", "supervisor", "physician", "gp", "doctor"),
     *("nurse", "consultant", "therapist", "surname", "forename", "signatory", "nom"),
+    *("borrower", "lender", "guarantor", "debtor", "creditor", "buyer", "seller", "vendor"),
+    *("purchaser", "lessee", "lessor", "policyholder", "insured", "executor", "trustee"),
+    *("heir", "daughter", "son", "brother", "sister", "partner", "caller", "driver", "judge"),
+    *("solicitor", "counsel", "lawyer", "attorney", "surgeon", "dentist", "midwife"),
+    *("manager", "director", "secretary", "treasurer", "organiser", "organizer", "host"),
+    *("candidate", "resident", "visitor", "passenger", "subscriber", "complainant"),
+    *("respondent", "petitioner", "appellant", "accused", "victim", "deceased"),
     *("prénom", "nombre", "apellidos", "nome", "cognome", "naam", "navn", "imię"),
     *("nazwisko", "jméno", "soyad", "vorname", "nachname", "patientin", "kunde", "absent"),
     *("seen", "checked", "approved"),
@@ -58,7 +65,7 @@ PLACE_WORDS = frozenset(_PLACE_WORDS.split())
 """What a place or an institution is called by its last word, and some people by their surname."""
 CLOSINGS = (
     r"(?:(?:kind|best|warm(?:est)?|many|with)\s+)*(?:regards|wishes|thanks|greetings)"
-    r"|(?:yours\s+)?(?:sincerely|faithfully|truly)(?:\s+yours)?|yours|cheers|respectfully"
+    r"|(?:yours\s+)?(?:sincerely|faithfully|truly)(?:\s+yours)?|yours|cheers|respectfully|best"
     r"|mit freundlichen grüßen|viele grüße|cordialement|atentamente|cordiali saluti"
 )
 """The line before a signature."""
@@ -84,6 +91,7 @@ NO_NAMES = frozenset(
         *("Declaration", "Decree", "Defendant", "Democratic", "Department", "Director"),
         *("District", "Division", "Drive", "Duma", "Dutch", "East", "Empire", "England"),
         *("English", "Europe", "European", "February", "Federal", "Federation", "Finnish"),
+        *("Crescent", "Gardens", "Grove", "Mews", "Pt", "Pts"),
         *("Floor", "Florence", "Following", "For", "Force", "Forces", "Fort", "Foundation"),
         *("France", "Freedoms", "French", "Friday", "From", "Fund", "Fundamental", "Furthermore"),
         *("Games", "Gazette", "General", "Georgia", "German", "Germany", "Government"),

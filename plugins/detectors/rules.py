@@ -69,14 +69,24 @@ TELEPHONE = DetectionRule(
         # In groups of two, as in much of Europe, with any marks between them.
         (
             r"(?<![0-9A-Za-z_+.-])(?:(?:\+|00)\d{1,3}[ ./-]?)?\(?\d{1,5}\)?"
-            r"(?:[ ]?[ ./-][ ]?\d{2,4}){2,6}(?![0-9A-Za-z_]|[.-]\d)",
+            r"(?:[ ]?[ ./-][ ]?\d{2,4}){2,6}(?:[ ./-]\d)?(?![0-9A-Za-z_]|[.-]\d)",
             0.1,
         ),
         (r"(?<![0-9A-Za-z_.-])(?:\+|00?)\d{7,14}(?![0-9A-Za-z_]|[.-]\d)", 0.1),
     ),
     check=check_telephone,
     context=(
-        *("telefon", "téléphone", "tél", "teléfono", "telefono", "telefone", "telefoon", "tlf"),
+        *(
+            "telefon",
+            "fon",
+            "téléphone",
+            "tél",
+            "teléfono",
+            "telefono",
+            "telefone",
+            "telefoon",
+            "tlf",
+        ),
         *("mobil", "móvil", "handy", "portable", "cellulare", "whatsapp", "ring", "sms"),
         *("phone", "telephone", "cellphone", "mobile", "cell", "tel", "fax", "call", "called"),
         *("reached", "电话", "手机", "联系", "致电", "传真", "座机"),

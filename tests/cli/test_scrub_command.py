@@ -59,6 +59,8 @@ def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
         "  0.4; names by titles, lists and endings: 3 records.",
         "Still there: of 4 different strings that were masked, 2 are elsewhere in OUT,",
         "  unmarked or as a part of other words.",
+        "Not compared: nicknames, initials, names in another script, numbers in words,",
+        "  and encrypted, compressed or hexadecimal data.",
         "PII that nobody marked and the detector did not find is in OUT unchanged.",
     ]
     assert Path("in.jsonl").read_bytes() == before
@@ -235,6 +237,13 @@ def test_what_is_still_there_in_another_spelling_is_told(run, spelt, place):
     wide = int(spelt == SPELT["width"])  # the same string by NFKC
     assert ("Of these, 1 only in other spellings" in said) == (not wide)
     assert table["strings"] == {"masked": 1, "left": 1, "other_spellings": 1 - wide}
+
+
+def test_spans_that_cut_a_word_are_counted(run):
+    span = {"start": 3, "end": 6, "label": "PERSON"}
+    Path("in.jsonl").write_text(json.dumps({"text": "By Quorn.", "pii": [span]}) + "\n")
+    done = run("scrub", "in.jsonl", "out.jsonl")
+    assert "1 of 1 annotated spans begins or ends inside a word" in " ".join(done.err.split())
 
 
 def test_strict_is_content_where_nothing_is_left(run):

@@ -43,6 +43,7 @@ def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the
     for form in ("markdown", "annex", "html"):
         words = ("--out", f"{form}.html") if form in ("annex", "html") else ()
         shown = fork.run("report", "out", "--format", form, *words, cwd=here)
+        assert shown.returncode == 0, shown.stderr
         forms[form] = (here / words[1]).read_text() if words else shown.stdout
     for form, shown_text in forms.items():
         text = " ".join(shown_text.replace("\\", "").split())
@@ -51,6 +52,9 @@ def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the
         assert "CASE_NO, WARD_NO" in text[:told].rpartition("The records were not annot")[2], form
         if form in ("terminal", "markdown"):
             assert told < text.index("Verdict"), form
+    first_screen = "\n".join(done.stdout.splitlines()[:24])
+    assert "Not looked for, so nothing is known of them" in " ".join(first_screen.split())
+    assert "names.ner=installed" in first_screen
 
 
 def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(here):
@@ -65,6 +69,9 @@ def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(here):
         ("compare", "out", "copy.json", "--json", "compared.json"),
         ("scrub", "letters.jsonl", "clean.jsonl", "--json", "counts.json", *PATTERNS),
         ("scrub", "letters.jsonl", "letters.jsonl"),
+        ("scrub", "letters.jsonl", "invented.jsonl", "--style", "pseudonym", "--strict", *PATTERNS),
+        ("report", "out", "--format", "terminal"),
+        ("extract", "--prefixes", "letters.jsonl", "--target", "no/model", "--quiet", *PATTERNS),
     ):  # fmt: skip
         done = fork.run(*words, cwd=here)
         assert done.returncode in (0, 1, 2, 3, 7), done

@@ -169,6 +169,7 @@ def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
         ({"messages": [{**ASKED, "content": [{"text": 5}]}]}, "'messages.content' must be"),
         ({"text": "a", "entities": ["b"]}, "'entities' is annotation without offsets"),
         ({"text": "a", "entities": {"NAME": ["b"]}}, "'entities' is annotation without offsets"),
+        ({"text": "By Quo", "tokens": ["By", "Quo"], "ner_tags": [0, 1]}, "without offsets"),
         ({"messages": [ASKED, {**SAID, "content": "\ud800"}]}, "half a surrogate"),
         ({"prompt": "Q", "completion": [SAID]}, "'completion' must be a string"),
         ({"prompt": "other", "messages": [ASKED, SAID]}, "'messages' and 'prompt' are both"),

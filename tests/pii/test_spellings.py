@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from fedaudit.data import corpus
+from fedaudit.data.scrubbing import ScrubRequest, scrub
 from fedaudit.pii.spellings import forms, readings
 
 NAME = "Jürgen Äckermann"
@@ -16,37 +18,40 @@ def stands(string, text):
     return any(form in read for form in forms(string))
 
 
+SPELLINGS = [
+    json.dumps({"a": NAME}),
+    json.dumps(json.dumps(NAME)),
+    "J&uuml;rgen &#196;ckermann",
+    "J&amp;uuml;rgen &amp;Auml;ckermann",
+    quote(NAME),
+    quote(NAME).replace("%20", "+"),
+    "J=C3=BCrgen =\nÄcker=\nmann",
+    "J=FCrgen =C4ckermann",
+    "=?utf-8?B?" + base64.b64encode(NAME.encode()).decode() + "?=",
+    "=?utf-8?Q?J=C3=BCrgen_=C3=84ckermann?=",
+    base64.b64encode(NAME.encode()).decode(),
+    "Jür\u00adgen Äcker\u00admann",
+    "Jür\u200bgen\u200b Äckermann",
+    "J\0ü\0r\0g\0e\0n\0 \0Ä\0c\0k\0e\0r\0m\0a\0n\0n\0",
+    "jürgen_äckermann",
+    "jürgen.äckermann",
+    "JÜRGEN-ÄCKERMANN",
+    "JürgenÄckermann",
+    "Juergen Aeckermann",
+    "Jurgen Ackermann",
+    "Äckermann, Jürgen",
+    "JÃ¼rgen Ã„ckermann",
+    'J\\"urgen \\"{A}ckermann',
+    "**Jürgen** <b>Äcker</b>mann",
+    "J ü r g e n  Ä c k e r m a n n",
+    "Jürgen\u00a0Äcker-\nmann",
+    "ju\u0308rgen a\u0308ckermann",
+]
+
+
 @pytest.mark.parametrize(
     "text",
-    [
-        json.dumps({"a": NAME}),
-        json.dumps(json.dumps(NAME)),
-        "J&uuml;rgen &#196;ckermann",
-        "J&amp;uuml;rgen &amp;Auml;ckermann",
-        quote(NAME),
-        quote(NAME).replace("%20", "+"),
-        "J=C3=BCrgen =\nÄcker=\nmann",
-        "J=FCrgen =C4ckermann",
-        "=?utf-8?B?" + base64.b64encode(NAME.encode()).decode() + "?=",
-        "=?utf-8?Q?J=C3=BCrgen_=C3=84ckermann?=",
-        base64.b64encode(NAME.encode()).decode(),
-        "Jür\u00adgen Äcker\u00admann",
-        "Jür\u200bgen\u200b Äckermann",
-        "J\0ü\0r\0g\0e\0n\0 \0Ä\0c\0k\0e\0r\0m\0a\0n\0n\0",
-        "jürgen_äckermann",
-        "jürgen.äckermann",
-        "JÜRGEN-ÄCKERMANN",
-        "JürgenÄckermann",
-        "Juergen Aeckermann",
-        "Jurgen Ackermann",
-        "Äckermann, Jürgen",
-        "JÃ¼rgen Ã„ckermann",
-        'J\\"urgen \\"{A}ckermann',
-        "**Jürgen** <b>Äcker</b>mann",
-        "J ü r g e n  Ä c k e r m a n n",
-        "Jürgen\u00a0Äcker-\nmann",
-        "ju\u0308rgen a\u0308ckermann",
-    ],
+    SPELLINGS,
 )
 def test_a_name_is_seen_however_a_file_spells_it(text):
     assert stands(NAME, f"by {text} and others")
@@ -66,3 +71,14 @@ def test_other_strings_are_not_the_same(string, text):
 def test_a_number_is_seen_with_other_marks_in_it():
     assert stands("4111 1111 1111 1111", "4111-1111.1111\u20111111")
     assert stands("+44 20 7946 0958", "(+44) 20/7946-0958")
+
+
+def test_scrub_finds_the_spellings_that_other_records_of_a_file_hold(tmp_path):
+    source, seen = tmp_path / "in.jsonl", []
+    named = {"text": f"By {NAME}.", "pii": [{"start": 3, "end": 19, "label": "PERSON"}]}
+    for spelling in SPELLINGS:
+        other = {"text": f"by {spelling} and others", "pii": []}
+        corpus.write_fields(source, [named, other], array=False)
+        request = ScrubRequest(source=source, out=tmp_path / "out", force=True, seed=1)
+        seen.append(scrub(request).remaining)
+    assert seen == [1] * 27

@@ -158,6 +158,8 @@ def test_the_page_says_what_every_clause_is_about(norm):
     [
         ("IDCARDNUM", "Identity Card Number"),  # AI4Privacy
         ("B-GIVENNAME2", "Name"),
+        ("TEL", "Personal Phone Number"),
+        ("BUILDING", "Address"),
         ("LOCATION-OTHER", "Address"),  # i2b2
         ("I-PER", "Name"),  # CoNLL
         ("GPE", "Address"),  # OntoNotes

@@ -33,6 +33,7 @@ def render(report: Row, console: "Console") -> None:
     """
     checked = recheck(report)
     _doubt(checked, console)
+    _searched(report, console)
     _pairs("Audited", summary.audited_facts(report), console)
     if declared := assessment.context_facts(report):
         _pairs("Release", declared, console)
@@ -56,6 +57,7 @@ def render_summary(report: Row, console: "Console") -> None:
     """Print what an audit covered, what was judged, the worst findings and the verdict."""
     checked = recheck(report)
     _doubt(checked, console)
+    _searched(report, console)
     _pairs("Audited", summary.audited_facts(report), console)
     _pairs("Release", assessment.context_facts(report), console)
     for table in (
@@ -87,11 +89,16 @@ def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
         console.print()
 
 
+def _searched(report: Row, console: "Console") -> None:
+    """Print which kinds of personal data an audit looked for, on its first screen."""
+    for sentence in searched_kinds(report) if summary.is_audit(report) else ():
+        console.print(_text(sentence))
+        console.print()
+
+
 def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None:
     status = "fail" if checked.brief else report["verdict"]["status"]
     _list("Why", summary.verdict_reasons(report), console)
-    for sentence in searched_kinds(report):
-        console.print(_text(sentence))
     console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))
     for sentence in summary.verdict_sentence(report, checked):
         console.print(_text(sentence))

@@ -67,6 +67,31 @@ def test_names_are_found_in_the_layouts_of_letters_and_tables(text, names):
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Good evening Qomo, the taxi is here.", ["Qomo"]),
+        ("her brother Marko and his wife Odum", ["Marko"]),
+        ("Hello, my name is Dorothy and I sell tea.", ["Dorothy"]),
+        ("Guarantor: Xyla Qomo\nRate: 4", ["Xyla Qomo"]),
+        ("Vino la señora Odum con el señor Grell.", ["Odum", "Grell"]),
+        ("Jean-Dorothy Qomo phoned", ["Jean-Dorothy Qomo"]),
+        ("THE BUYER, DOROTHY PARKER, PAID", ["DOROTHY PARKER"]),
+        ("| Name | Post |\n| --- | --- |\n| Xyla Joshi | Cook |\n| Qoming Joshi | Maid |",
+         ["Xyla Joshi", "Qoming Joshi"]),
+        ("Odumidis, Xylios\nWard: 4\nDiet: none", ["Odumidis, Xylios"]),
+        ("See you.\n\nBest\nXyla", ["Xyla"]),
+        ("Dear Tenant, the lift is broken.", []),
+        ("this is Paris, and my name is Legion", []),
+        ("I, Dorothy Parker, declare", ["Dorothy Parker"]),
+        ("closed between Oak Lane and Elm Grove", []),
+        ("under THE GRANT DEED of last year", []),
+    ],
+)  # fmt: skip
+def test_names_behind_greetings_relations_and_labels_and_what_only_looks_like_one(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "患者高血糖，患者无发热，被告应当赔偿。",

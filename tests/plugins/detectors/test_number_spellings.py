@@ -37,13 +37,14 @@ def test_ibans(number):
         "4111\u20111111\u20111111\u20111111",
         "4111 1111\n1111 1111",
         "3782 822463 10005",
+        "3056.9309.0259.04",
     ],
 )
 def test_cards(number):
     assert found(f"Her card {number} expired.") == [(number, "BANK_CARD")]
 
 
-@pytest.mark.parametrize("last", ["X", "x", "×", "Х"])
+@pytest.mark.parametrize("last", ["X", "x", "×", "Х", "ⅹ"])
 def test_identity_numbers_with_a_look_alike_at_their_end(last):
     number = f"11010519491231002{last}"
     assert found(f"No {number} shown") == [(number, "ID_CARD")]
@@ -56,6 +57,8 @@ def test_identity_numbers_with_a_look_alike_at_their_end(last):
         "044 668 18 00",
         "02 99 99.12.34",
         "22 33 44 55",
+        "0171 23 45 67 8",
+        "030/12 34 56",
         "0612345678",
         "+33 6 12 34 56 78",
     ],

@@ -1,6 +1,6 @@
 """Before a verdict stands what was not looked for, Articles 9, 10 and 87 of the GDPR first."""
 
-from fedaudit.report.text.searched_kinds import searched_kinds
+from fedaudit.report.text.searched_kinds import MODEL_GAIN, searched_kinds
 
 
 def row(*labels):
@@ -20,6 +20,14 @@ def test_it_names_what_was_looked_for_and_first_what_the_law_protects_most():
         < missed.index("Birthday")
     )
     assert "Identity Card" not in missed
+
+
+def test_it_says_what_a_model_gains_where_names_were_looked_for_without_one():
+    [alone] = searched_kinds({"measurements": [row("PERSON")]})
+    assert alone.endswith(f"Names were looked for without a model: {MODEL_GAIN}.")
+    for labels in (("PERSON", "LOCATION"), ("EMAIL_ADDRESS",)):
+        [other] = searched_kinds({"measurements": [row(*labels)]})
+        assert "model" not in other
 
 
 def test_nothing_is_said_of_records_that_came_annotated():
