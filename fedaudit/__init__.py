@@ -5,9 +5,6 @@ a script imports; they are imported when they are first used, so that this packa
 light. Authors of plugins import `fedaudit.api` and its kits.
 """
 
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -21,7 +18,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    # Nothing is imported before this: `python -m fedaudit` imports this package while the folder
+    # where it runs, which may be a stranger's, still comes first in the path.
+    from importlib import import_module
+
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

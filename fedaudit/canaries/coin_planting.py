@@ -45,7 +45,8 @@ def plant(request: CoinPlantRequest) -> PlantedRecords:
             "convert the records first."
         )
     existing_parent(request.out.absolute().parent)
-    records = list(corpus.read_records(request.records, template(request.template)))
+    unread: Counter[str] = Counter()
+    records = list(corpus.read_records(request.records, template(request.template), unread))
     texts = Counter(record.document.text for record in records)
     if count := sum(canary.text in texts for canary in coins.canaries):
         raise InputError(f"{request.records} holds {count:,} of the canaries already.")
@@ -61,7 +62,8 @@ def plant(request: CoinPlantRequest) -> PlantedRecords:
     mixed = [*(record.fields for record in records), *planted]
     rng.shuffle(mixed)
     corpus.write_fields(request.out, mixed, array=corpus.is_array(request.records))
-    return PlantedRecords(len(mixed), len(planted), len(planted))
+    empty = corpus.empty_caveat(request.records, unread)
+    return PlantedRecords(len(mixed), len(planted), len(planted), empty)
 
 
 def _corpus(groups: set[tuple[str, str, str]]) -> str:

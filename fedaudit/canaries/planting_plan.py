@@ -1,6 +1,8 @@
 """A client's records with its canaries among them."""
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ class PlantedRecords:
     """All of them, the planted ones included."""
     canaries: int
     copies: int
+    empty: Sequence[str] = ()
+    """A line on the records without any text, which are left out, if there are some."""
 
 
 def plant(request: PlantRequest) -> PlantedRecords:
@@ -59,7 +63,8 @@ def plant(request: PlantRequest) -> PlantedRecords:
         )
     existing_parent(request.out.absolute().parent)
     form = template(request.template)
-    records = list(corpus.read_records(request.records, form))
+    unread: Counter[str] = Counter()
+    records = list(corpus.read_records(request.records, form, unread))
     count = sum(
         any(c.secret in record.document.text for c in client_canaries) for record in records
     )
@@ -73,7 +78,8 @@ def plant(request: PlantRequest) -> PlantedRecords:
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
     corpus.write_fields(request.out, mixed, array=corpus.is_array(request.records))
-    return PlantedRecords(len(mixed), len(client_canaries), len(copies))
+    empty = corpus.empty_caveat(request.records, unread)
+    return PlantedRecords(len(mixed), len(client_canaries), len(copies), empty)
 
 
 def canary_records(

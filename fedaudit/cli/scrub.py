@@ -81,7 +81,7 @@ def scrub(
     """
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.data import scrubbing
-    from fedaudit.data.corpus import unread_caveat
+    from fedaudit.data.corpus import EMPTY, empty_caveat, unread_caveat
 
     request = scrubbing.ScrubRequest(
         source=source,
@@ -106,7 +106,10 @@ def scrub(
     _show(request, done)
     for line in done.cut:
         print_note(f"{line}.", quiet=quiet)
-    for line in unread_caveat(request.source, done.unread):
+    for line in empty_caveat(request.source, done.unread):
+        print_note(f"{line}.", quiet=quiet)
+    fields = {name: count for name, count in done.unread.items() if name != EMPTY}
+    for line in unread_caveat(request.source, fields):
         print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
     return 1 if strict and (done.remaining or done.pii_in_ids) else 0
 

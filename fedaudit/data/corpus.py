@@ -139,12 +139,17 @@ def unread_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
     names = ", ".join(listed[:MAX_LISTED])
     if len(listed) > MAX_LISTED:
         names += f" and {len(listed) - MAX_LISTED} more"
-    number = unread.get(EMPTY, 0)
-    empty = f"{path.name} has {number:,} record{'s' * (number != 1)} without any text, left out"
     return [
-        *[empty] * bool(number),
+        *empty_caveat(path, unread),
         *[f"{path.name} has fields that are not read: {names}"] * bool(listed),
     ]
+
+
+def empty_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
+    """Return a line on the records of a file without any text, if there are some."""
+    number = unread.get(EMPTY, 0)
+    text = f"{path.name} has {number:,} record{'s' * (number != 1)} without any text, left out"
+    return [text] * bool(number)
 
 
 def cut_caveat(path: Path, documents: Iterable[Document]) -> list[str]:

@@ -77,7 +77,8 @@ class ScrubResult:
     pii_in_ids: int
     """Records whose id, group or task contains personal data that is masked in them."""
     unread: Mapping[str, int]
-    """How many records have an unknown field, which may hold personal data, by its name."""
+    """How many records have an unknown field, which may hold personal data, by its name; and how
+    many have no text at all and were left out, by `corpus.EMPTY`."""
     cut: Sequence[str] = ()
     """A line on annotated spans that begin or end inside a word, if any do."""
 
@@ -111,7 +112,8 @@ def scrub(
 ) -> ScrubResult:
     """Write the scrubbed records and return what was done; the input stays as it is."""
     check(request)
-    records = list(corpus.read_records(request.source, template(request.template)))
+    empty: Counter[str] = Counter()
+    records = list(corpus.read_records(request.source, template(request.template), empty))
     marked, annotator = _mark_records(records, request, watch("finding PII"))
     everything = [document for m in marked for document in m.documents()]
     chosen = _label_filter(request, everything)
@@ -136,7 +138,7 @@ def scrub(
         remaining=len(remaining),
         respelt=len(remaining - exact),
         pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
-        unread=Counter(name for record in records for name in set(record.content.unread)),
+        unread=empty + Counter(name for record in records for name in set(record.content.unread)),
         cut=corpus.cut_caveat(request.source, (record.document for record in records)),
     )
 
@@ -161,7 +163,8 @@ def table(request: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
             "other_spellings": scrubbed.respelt,
         },
         "named": scrubbed.pii_in_ids,
-        "unread": dict(sorted(scrubbed.unread.items())),
+        "unread": {name: n for name, n in sorted(scrubbed.unread.items()) if name != corpus.EMPTY},
+        "left_out": scrubbed.unread.get(corpus.EMPTY, 0),
     }
 
 

@@ -342,6 +342,16 @@ def test_a_mistake_is_one_line_and_nothing_is_written(run, code, words, says):
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
 
 
+def test_records_without_text_are_left_out_and_counted(run):
+    Path("some.jsonl").write_text('{"text": "Dear Mr Quist"}\n{"text": ""}\n{"text": "x"}\n')
+    done = run("scrub", "some.jsonl", "o.jsonl", "--detector", "names", "--json", "counts.json")
+    assert done.code == 0
+    assert "some.jsonl has 1 record without any text, left out.\n" in done.err
+    assert len(Path("o.jsonl").read_text().splitlines()) == 2
+    counts = json.loads(Path("counts.json").read_text())
+    assert (counts["left_out"], counts["unread"]) == (1, {})
+
+
 def test_annotated_records_need_no_model_library(run):
     Path("in.jsonl").write_text(json.dumps({**LINES[3], "x": 7}) + "\n")
     words = ("scrub", "in.jsonl", "out.jsonl", "--style", "pseudonym")

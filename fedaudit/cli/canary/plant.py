@@ -45,6 +45,8 @@ def plant(
         f"{done.records:,} records in {out}: {done.copies:,} of them are copies of "
         f"{done.canaries:,} canaries of {client}."
     )
+    for line in done.empty:
+        print_note(f"{line}.", quiet=quiet)
     print_note(
         f"Training on {out} teaches the model these secrets, which is the purpose.", quiet=quiet
     )

@@ -192,7 +192,7 @@ def test_a_link_opens_what_is_folded(shown):
     page = shown("extraction", 1280)
     assert not page.locator("#terms dt").first.is_visible()
     page.get_by_role("link", name="Terms").click()
-    assert page.locator("#terms dt").first.is_visible()
+    page.locator("#terms dt").first.wait_for(state="visible")
 
 
 def test_a_table_of_runs_is_sorted_by_a_click(shown):
