@@ -78,9 +78,9 @@ def brief(report: Row, owned: ReportOwner = NOT_OWNED) -> list[Fact]:
         answers = {
             "Whose data": _whose(report, owned),
             "How many people": _how_many(report),
+            "What to do now": _actions(report),
             "Which kinds of data": _which_kinds(report),
             "Who could do it": _who(report),
-            "What to do now": _actions(report),
             NOT_LOOKED_FOR: _not_looked_for(report),
         }
         if any(row["kind"] == "attribution" for row in report["measurements"]):
