@@ -1,7 +1,7 @@
 """Recall and precision of the names that detectors find, by layout, script and culture group.
 
-    python benchmarks/name_detection.py [--half tuning|held-out] [--ner spacy:MODEL] [--show 100]
-    python benchmarks/name_detection.py --file FILE.jsonl [--half ...]
+    python benchmarks/name_detection.py [--half tuning|held-out|afterwards] [--ner spacy:MODEL]
+    python benchmarks/name_detection.py --file FILE.jsonl [--half ...] [--show 100]
 
 Without --file the sentences are those of name_sentences.toml: every layout with people of every
 group, and sentences without names. A name is *touched* if a find overlaps it and *whole* if finds
@@ -25,6 +25,8 @@ from fedaudit.config import registry
 from fedaudit.data import corpus
 
 HALVES = ("tuning", "held-out")
+AFTERWARDS = "afterwards"
+"""Sentences that were written after the rules."""
 SENTENCES = Path(__file__).with_name("name_sentences.toml")
 _TITLE = re.compile(r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|rev|med)\b\.?\s*)+", re.IGNORECASE)
 _JOINED = re.compile(r"[ ,.]*")
@@ -43,7 +45,7 @@ def main() -> None:
     """Print a table for each detector."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--file", type=Path)
-    options.add_argument("--half", choices=HALVES)
+    options.add_argument("--half", choices=(*HALVES, AFTERWARDS))
     options.add_argument("--label", default="PERSON")
     options.add_argument("--ner", nargs="*", default=[])
     options.add_argument("--show", type=int, default=0)
@@ -61,7 +63,12 @@ def main() -> None:
 
 
 def sentences_of(half: str | None, table: Mapping[str, Any]) -> Iterator[Sentence]:
-    """Yield the sentences of a half of the table, or of both."""
+    """Yield the sentences of a half of the table, of both, or those written afterwards."""
+    if half == AFTERWARDS:
+        for script, name in (("latin", "Latin script"), ("chinese", "Chinese")):
+            for line in table[half][script].strip().splitlines():
+                text = line.replace(r"\n", "\n").replace(r"\t", "\t")
+                yield Sentence(*_marked(text), (f"{name}, written afterwards",))
     for number, name in enumerate(HALVES):
         if half in (None, name):
             yield from _half(table, number)
@@ -188,7 +195,7 @@ def _marked(line: str) -> tuple[str, Names]:
 
 def _of_file(given: argparse.Namespace) -> Iterator[Sentence]:
     documents = list(corpus.read(given.file, template("fed_pii")))
-    if given.half is not None:
+    if given.half in HALVES:
         documents = documents[HALVES.index(given.half) :: 2]
     for document in documents:
         spans = [s for s in document.pii or () if s.label == given.label]

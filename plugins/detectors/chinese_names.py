@@ -19,6 +19,7 @@ from .name_words import (
     AFTER_NAMES,
     BEFORE_NAMES,
     BEHIND_NAMES,
+    EVERYDAY_WORDS,
     GIVEN_CHARACTERS,
     NO_GIVEN_NAME,
     WORD_SURNAMES,
@@ -97,7 +98,9 @@ def _is_addressed(text: str, start: int, end: int, surname: int) -> bool:
 
 
 def _is_word(string: str) -> bool:
-    return any(string[i : i + 2] in _words() for i in range(len(string) - 1))
+    return string[:2] in EVERYDAY_WORDS or any(
+        string[i : i + 2] in _words() for i in range(len(string) - 1)
+    )
 
 
 def _add(

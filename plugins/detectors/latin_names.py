@@ -24,7 +24,9 @@ from .name_words import (
     OF_PEOPLE,
     OFFICES,
     PARTICLES,
+    PEOPLE,
     PLACE_WORDS,
+    RELATIONS,
     ROLES,
     TITLES,
 )
@@ -52,7 +54,7 @@ _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
 _TITLE = (
     rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss|señora?|signora?"
     rf"|monsieur|madame|heer|mevrouw|herrn?|frau))(?![\w'’\-])\.?"
-    rf"(?:{_SPACE}?(?:{DEGREES})\.)*)"
+    rf"(?:{_SPACE}?(?:{DEGREES})\.|{_SPACE}Emerit(?:a|us))*)"
 )
 _PARTICLE = (
     rf"(?:al|el|as|ash|an|ad|ur|d|l|t)[{_HYPHEN}]{_WORD}|(?:{PARTICLES})(?![\p{{Latin}}{_HYPHEN}])"
@@ -77,17 +79,17 @@ _HEADING = re.compile(rf"\W*(?:[\w']+\W+){{0,3}}?(?:{'|'.join(ROLES)})\W*", re.I
 _CLOSING = re.compile(rf"\W*(?:{CLOSINGS})\W*", re.I)
 _GREETING = re.compile(
     r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola|ciao|beste"
+    r"|thanks|thank you|many thanks|merci|danke|grazie|gracias"
     r"|good (?:morning|afternoon|evening|day)|guten (?:morgen|tag|abend))\s+$",
     re.I,
 )
 _PLACE = re.compile(BEFORE_PLACES, re.I)
 _PERSON_AFTER = re.compile(NEXT_TO_PEOPLE)
-_INTRODUCED = re.compile(
-    r"\b(?:husband|wife|son|daughter|brother|sister|mother|father|mum|dad|uncle|aunt|cousin|nephew"
-    r"|niece|partner|fianc[ée]e?|friend|neighbou?r|colleague|roommate|(?i:my name is|this is)|named"
-    r"|nicknamed)\s+$"
-)
-"""After this one listed first name is a person: "her son Luka"."""
+_PERSONS = "|".join((*RELATIONS, *PEOPLE))
+_INTRODUCED = re.compile(rf"\b(?:(?i:{_PERSONS}),?|(?i:my name is|this is)|named|nicknamed)\s+$")
+"""After this one listed first name is a person: "her son Luka", "Patient Luka"."""
+_PERSON_BEFORE = re.compile(rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+)$")
+"""After this words that are written like a name are one."""
 _GREETED = re.compile(r"\s*(?:[,!:\n]|$)")
 _ENDING = re.compile(
     r"..(?:ova?|i?[iy]?eva?|ina?|sky|skiy|skaya|sk[ai]|vi[ćcč]h?|o[ğg]lu|[iy]an|dze|shvili|enko|chuk"
@@ -105,10 +107,12 @@ _PINYIN = re.compile(
     r"|ian|in|iang|ing|iong|u|ua|uo|uai|ui|uan|un|uang|ue|uen)){1,2}"
 )
 _CELL_END = re.compile(r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)""")
-_AND = re.compile(rf"{_SPACE}(?:and|und|et|y|e|&|with){_SPACE}", re.V1)
-_AND_BEFORE = re.compile(rf"{_SPACE}(?:and|und|et|y|e|&|with){_SPACE}$", re.V1)
+_AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re.V1)
+_AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
 _AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
+_LEAD = re.compile(rf"(?:{_TITLE}|(?i:{'|'.join(ROLES)})(?![\w'’\-]):?)\s+", re.V1)
+"""What stands before a name, and a model takes for a part of it."""
 _COMMA = re.compile(
     rf"(?<![\w'’@.\-])(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
@@ -261,7 +265,7 @@ def latin_names(text: str) -> Iterator[FoundName]:
         names += [(name, surname, context.cell, context.fills_cell) for name, surname in found]
         if not found and _could_be(pieces, lists):
             name = FoundName(pieces[0].start, _end(pieces[-1]), ENDING)
-            kind = pending if context.fills_cell else in_prose
+            kind = pending if context.fills_cell and len(pieces) > 1 else in_prose
             kind.append((name, pieces[-1].bare, context.cell))
     names += _beside(names, pending)
     names += _joined(joined, names, in_prose)
@@ -281,6 +285,16 @@ def latin_names(text: str) -> Iterator[FoundName]:
         if again.start() not in positions:
             positions.update(range(again.start(), again.end()))
             yield FoundName(again.start(), again.end(), surnames[again.group()])
+
+
+def name_within(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return the name within what a model found: without titles and roles, up to a border."""
+    joined = _join_wrapped(text)
+    border = _BORDER.search(joined, start, end)
+    end = border.start() if border else end
+    while lead := _LEAD.match(joined, start, end):
+        start = lead.end()
+    return (start, end) if re.search(r"\p{L}{2}", joined[start:end]) else None
 
 
 def _join_wrapped(text: str) -> str:
@@ -512,10 +526,14 @@ def _score_unlisted(
         piece.kind == "particle" and piece.text.split("-")[0] in OF_PEOPLE | {"al", "el"}
         for piece in run
     )
-    known = (keys[-1] in lists.last or _has_ending(keys[-1])) and not any(
+    double = "-" in words[-1].bare and any(
+        name_key(part) in lists.last for part in words[-1].bare.split("-")
+    )
+    known = (keys[-1] in lists.last or double or _has_ending(keys[-1])) and not any(
         map(_looks_common, words[:-1])
     )
-    acts = _PERSON_AFTER.match(context.after) and not any(map(_looks_common, words))
+    near = _PERSON_AFTER.match(context.after) or _PERSON_BEFORE.search(context.before)
+    acts = near and not any(map(_looks_common, words))
     return ENDING if people or known or given or acts else 0.0
 
 
@@ -535,6 +553,8 @@ def _looks_common(piece: _Piece) -> bool:
 def _could_be(pieces: Sequence[_Piece], lists: NameLists) -> bool:
     """Tell whether a cell's words are written like a name, if its neighbours are names."""
     words = [p for p in pieces if p.kind != "particle"]
+    if len(words) == 1 and words[0].key in lists.first:
+        return words[0].kind == "word" and not _is_common(words[0], lists)
     return (
         2 <= len(words) <= MOST_WORDS - 1
         and all(p.kind in ("word", "initials") for p in words)
@@ -617,6 +637,8 @@ def _is_surname_first(
     """Tell whether words before and after a comma are one person's name."""
     keys = [name_key(word) for word in family.split()]
     if len(family) == 1 or any(key in lists.common and key not in lists.last for key in keys):
+        return False
+    if keys[-1] in PLACE_WORDS and (len(keys) > 1 or keys[-1] not in lists.last):
         return False
     two_people = len(keys) > 1 and keys[0] in lists.first and family[0].isupper()
     if two_people or name_key(given[0]) in FUNCTION_WORDS:

@@ -4,7 +4,7 @@ TITLES = (
     *("Mr", "Mrs", "Ms", "Miss", "Mx", "Messrs", "Dr", "Prof", "Professor", "Sir", "Dame", "Rev"),
     *("Reverend", "Herr", "Herrn", "Frau", "Monsieur", "Madame", "Mme", "Mmes", "Mlle", "Señor"),
     *("Señora", "Sr", "Sra", "Srta", "Signor", "Signora", "Sig", "Doña", "Dhr", "Mevr", "Mevrouw"),
-    *("Sheikh", "Capt", "Lt", "Sgt", "Col", "Fru", "Pan", "Pani", "Sayın"),
+    *("Sheikh", "Capt", "Lt", "Sgt", "Col", "Fru", "Pan", "Pani", "Sayın", "Daw"),
 )
 """What stands before the name of a person only."""
 OFFICES = (
@@ -26,12 +26,12 @@ _FUNCTION_WORDS = (
     "a according after all also although among an and another any are as ask at because been "
     "before being both but by call can could dear did do does each either every few following "
     "for from furthermore good had happy has have he hello her here hers hey hi him his how "
-    "however i if in is it its let many may me meet moreover most must my neither no nobody "
-    "nor not now of on once or other others our over please several shall she should since so "
-    "some such tell than thank thanks that the their them then there therefore these they "
-    "this those though through thus to today tomorrow under unless until up us was we were "
-    "what when where which while who whom whose why will with without would yesterday yet you "
-    "your yours"
+    "however earlier i if in is it its let many may me meet moreover most must my neither no "
+    "nobody nor not now occasionally of on once or other others our over overnight please "
+    "recently several shall she should since so some such tell than thank thanks that the "
+    "their them then there therefore these they this those though through thus to today "
+    "tomorrow under unless until up us was we were what when where which while who whom whose "
+    "why will with without would yesterday yet you your yours"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 """What sentences are made of; only behind a title is one of them a name."""
@@ -57,6 +57,18 @@ ROLES = (
     *("seen", "checked", "approved"),
 )
 """Last words of labels and headings whose values are people."""
+RELATIONS = (
+    *("husband", "wife", "son", "daughter", "brother", "sister", "mother", "father", "mum"),
+    *("dad", "uncle", "aunt", "cousin", "nephew", "niece", "partner", "fianc[ée]e?", "friend"),
+    *("neighbou?r", "colleague", "roommate", "widow", "widower", "twin", "grandson", "stepson"),
+    *("granddaughter", "stepdaughter", "grandmother", "grandfather", "sibling"),
+)
+PEOPLE = (
+    *("baby", "boy", "girl", "patient", "resident", "tenant", "pupil", "student", "nurse"),
+    *("midwife", "carer", "worker", "deceased", "witness", "appellant", "accused", "detainee"),
+    *("prisoner", "passenger", "employee", "apprentice", "caretaker", "lodger", "minor"),
+)
+"""Words that only people are called by: claimants and clients may be companies."""
 _PLACE_WORDS = (
     "street road avenue lane hill park church bridge house company law mayor close way "
     "mountain post river square lake terrace drive court school hospital station"
@@ -91,7 +103,7 @@ NO_NAMES = frozenset(
         *("Declaration", "Decree", "Defendant", "Democratic", "Department", "Director"),
         *("District", "Division", "Drive", "Duma", "Dutch", "East", "Empire", "England"),
         *("English", "Europe", "European", "February", "Federal", "Federation", "Finnish"),
-        *("Crescent", "Gardens", "Grove", "Mews", "Pt", "Pts"),
+        *("Crescent", "Gardens", "Grove", "Mews", "Pt", "Pts", "Ward", "Wing", "Clinic"),
         *("Floor", "Florence", "Following", "For", "Force", "Forces", "Fort", "Foundation"),
         *("France", "Freedoms", "French", "Friday", "From", "Fund", "Fundamental", "Furthermore"),
         *("Games", "Gazette", "General", "Georgia", "German", "Germany", "Government"),
@@ -128,7 +140,11 @@ BEFORE_NAMES = (
     *("被上诉人", "申请人", "被申请人", "第三人", "当事人", "委托人", "代理人", "证人"),
     *("患者", "病人", "客户", "户主", "经办人", "负责人", "联系人", "收件人", "收款人"),
     *("付款人", "借款人", "担保人", "投保人", "被保险人", "员工", "职工", "学生", "先生"),
-    *("女士", "判令", "法官", "律师", "医生", "主任", "经理"),
+    *("女士", "判令", "法官", "律师", "医生", "主任", "经理", "医师", "护士", "护士长"),
+    *("审判员", "审判长", "书记员", "陪审员", "检察员", "法定代表人", "代表人", "死者"),
+    *("申请执行人", "被执行人", "受害人", "被害人", "司机", "受益人", "继承人", "持卡人"),
+    *("出借人", "承租人", "出租人", "房东", "租户", "业主", "其妻", "其夫", "其子", "其女"),
+    *("其父", "其母", "妻子", "丈夫", "儿子", "女儿", "父亲", "母亲", "同事", "邻居"),
 )
 """What somebody is, and words after which a name comes, in Chinese."""
 BEHIND_NAMES = (
@@ -148,7 +164,7 @@ AFTER_NAMES = tuple(
 """Characters that may follow a name."""
 WORD_SURNAMES = frozenset(
     "于向应和从任方时平万常左连成安高黄白金石水牛温贾经房单双全相都乐能还由许曾支别项明计关家路车官"
-    "年终古苗花管国巴农步包商盛边简钱武文康毛龙江雷叶夏田景麻祝解强虞柏"
+    "年终古苗花管国巴农步包商盛边简钱武文康毛龙江雷叶夏田景麻祝解强虞柏明"
 )
 """Surnames with which everyday words begin."""
 GIVEN_CHARACTERS = (
@@ -160,3 +176,92 @@ GIVEN_CHARACTERS = (
     "欢霄枫芸菲寒欣滢伊亚宜姬舒影荔枝丽阳小大远近正立根宝长金银铁石磊雨"
 )
 """Characters that many given names are made of."""
+EVERYDAY_WORDS = frozenset(
+    (
+        *(
+            "明天",
+            "明日",
+            "明年",
+            "明确",
+            "温柔",
+            "温和",
+            "温度",
+            "高兴",
+            "高龄",
+            "安静",
+            "安全",
+            "常年",
+        ),
+        *(
+            "常常",
+            "平时",
+            "平安",
+            "时常",
+            "马上",
+            "全部",
+            "连续",
+            "方便",
+            "方式",
+            "关系",
+            "关于",
+            "家属",
+        ),
+        *(
+            "家庭",
+            "金额",
+            "金钱",
+            "成立",
+            "成年",
+            "成绩",
+            "相关",
+            "相同",
+            "双方",
+            "单位",
+            "经常",
+            "经过",
+        ),
+        *(
+            "应当",
+            "应该",
+            "向来",
+            "路过",
+            "路上",
+            "水平",
+            "水费",
+            "石头",
+            "白天",
+            "白发",
+            "黄金",
+            "年龄",
+        ),
+        *(
+            "年初",
+            "年底",
+            "年轻",
+            "年幼",
+            "包括",
+            "包办",
+            "计划",
+            "计算",
+            "项目",
+            "管理",
+            "强制",
+            "强行",
+        ),
+        *(
+            "雷雨",
+            "景色",
+            "武器",
+            "文件",
+            "康复",
+            "解除",
+            "解释",
+            "农村",
+            "商店",
+            "商量",
+            "盛大",
+            "简单",
+        ),
+    )
+)
+"""Everyday words that begin with a character that is a surname as well; they begin no name."""

@@ -1,15 +1,16 @@
 """The detector that finds names as well, without a model: by titles, lists of names and endings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from fedaudit.api import PiiSpan
 from fedaudit.pii.spans import resolve
 
+from .analyzer import analyzers
 from .chinese_names import chinese_names
 from .custom import custom_patterns
-from .latin_names import latin_names
+from .latin_names import FoundName, latin_names, name_within
 from .presidio import CERTAIN, Presidio
 from .scripts import can_read, fold
 
@@ -29,12 +30,13 @@ class Names(Presidio):
 
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
-        other_spans = self._detect_other_entities(texts)
+        finds = rules.scored(texts) if (rules := self._rules()) else [[] for _ in texts]
         if self.entities and PERSON not in self.entities:
-            return other_spans
+            return [resolve(scored) for scored in finds]
+        by_rules = self._labels_of_rules()
         return [
-            resolve([*((CERTAIN, span) for span in spans), *self._people(text)])
-            for text, spans in zip(texts, other_spans, strict=True)
+            resolve(self._ranked(fold(text), scored, by_rules))
+            for text, scored in zip(texts, finds, strict=True)
         ]
 
     def describe(self) -> str:
@@ -49,11 +51,6 @@ class Names(Presidio):
         wanted = not self.entities or PERSON in self.entities
         return others | {PERSON} if wanted and can_read(self.languages, texts) else others
 
-    def _detect_other_entities(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
-        """Return what the rules find, and the user's own model where there is one."""
-        rules = self._rules()
-        return rules.detect(texts) if rules else [() for _ in texts]
-
     def _rules(self) -> Presidio | None:
         """Return what finds all but names; None where names alone are looked for."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -64,12 +61,28 @@ class Names(Presidio):
                 return None
         return Presidio(**options)
 
-    def _people(self, text: str) -> list[tuple[float, PiiSpan]]:
-        folded = fold(text)
+    def _labels_of_rules(self) -> frozenset[str]:
+        engines = analyzers(self.languages, ()).values()
+        return frozenset(label for one in engines for label in one.get_supported_entities())
+
+    def _ranked(
+        self, text: str, scored: list[tuple[float, PiiSpan]], by_rules: frozenset[str]
+    ) -> Iterator[tuple[float, PiiSpan]]:
+        """Yield all finds, ranked: patterns and rules for numbers, names by rules, a model's.
+
+        The rules see where a name ends at a line, a cell or a title, which a model does not.
+        """
+        for score, span in scored:
+            if score == CERTAIN or span.label in by_rules:
+                yield CERTAIN + score, span
+            elif span.label != PERSON:
+                yield score, span
+            elif bounds := name_within(text, span.start, span.end):
+                yield score, PiiSpan(*bounds, PERSON)
+        for name in self._people(text):
+            yield 1 + name.score, PiiSpan(name.start, name.end, PERSON)
+
+    def _people(self, folded: str) -> list[FoundName]:
         names = list(latin_names(folded)) if "en" in self.languages else []
         names += chinese_names(folded) if "zh" in self.languages else []
-        return [
-            (name.score, PiiSpan(name.start, name.end, PERSON))
-            for name in names
-            if name.score >= self.threshold
-        ]
+        return [name for name in names if name.score >= self.threshold]

@@ -70,6 +70,10 @@ class Presidio(PiiDetector):
 
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
+        return [resolve(finds) for finds in self.scored(texts)]
+
+    def scored(self, texts: Sequence[str]) -> list[list[tuple[float, PiiSpan]]]:
+        """Return for each text what rules, models and patterns find, with their scores."""
         engines, folded = self._engines(), [fold(text) for text in texts]
         scored_spans: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
         for language, labels in self._labels_by_language(engines).items():
@@ -77,13 +81,14 @@ class Presidio(PiiDetector):
         for pattern in custom_patterns(self.patterns):
             for text, finds in zip(folded, scored_spans, strict=True):
                 finds += [(CERTAIN, span) for span in pattern.find(text)]
-        return [resolve(finds) for finds in scored_spans]
+        return scored_spans
 
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""
         tool = f"presidio-analyzer {version('presidio-analyzer')}"
         languages = ", ".join(self.languages)
-        models = f"NER by {', '.join(self.ner)}" if self.ner else "rules only: no names, no places"
+        named = ", ".join(map(str, self._models()))
+        models = f"NER by {named}" if self.ner else "rules only: no names, no places"
         custom = [pattern.label for pattern in custom_patterns(self.patterns)]
         kinds = f"; patterns {', '.join(dict.fromkeys(custom))}" if custom else ""
         return f"{tool}; languages {languages}; {models}; scores from {self.threshold}{kinds}"

@@ -56,6 +56,11 @@ def test_names_are_found(text, names):
         ("Dorothy Grell      Consultant", ["Dorothy Grell"]),
         ("All is well.\n\nKind regards,\nXyla Qomo\nHead of Sales", ["Xyla Qomo"]),
         ("Hi Dorothy, are you in?", ["Dorothy"]),
+        ("Many thanks Dorothy, it came.", ["Dorothy"]),
+        ("Patient Dorothy slept; the twin, Musa, did not.", ["Dorothy", "Musa"]),
+        ("The widow, Xyla Qomo, and Dorothy or Musa Grell", ["Xyla Qomo", "Dorothy", "Musa Grell"]),
+        ("Professor Emerita Xyla Qomo saw Wexa Tolm-Parker.", ["Xyla Qomo", "Wexa Tolm-Parker"]),
+        ("Patient Safety met in Victoria Wing; Odum Street, London", []),
         (
             "a sentence of some length that a page broke off at Dorothy\nGrell, who was there.",
             ["Dorothy\nGrell"],
@@ -135,6 +140,18 @@ def test_a_surname_counts_wherever_else_it_stands_and_as_long_a_word_it_is():
     ],
 )
 def test_chinese_names(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("死者唐秀兰之妻子卢雅琴到场。", ["唐秀兰", "卢雅琴"]),
+        ("被执行人谭志勇、护士贺小梅", ["谭志勇", "贺小梅"]),
+        ("护士常查房，妻子明天来，司机应停车，被执行人未到。", []),
+    ],
+)
+def test_relatives_and_roles_of_proceedings_lead_to_chinese_names(text, names):
     assert people(text) == names
 
 

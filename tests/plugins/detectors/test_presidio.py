@@ -368,6 +368,21 @@ def test_organisations_are_found_on_request(tmp_path: Path):
     ]
 
 
+def test_a_model_adds_to_the_names_of_the_rules_and_shortens_none(tmp_path: Path):
+    model = save_spacy(
+        tmp_path,
+        "en",
+        ("PERSON", "Dorothy"),
+        ("GPE", "Mr Lake"),
+        ("PERSON", "Patient Xyla"),
+        ("PERSON", "Qomo\nWard"),
+    )
+    text = "Dorothy MCGREW told Mr Lake. Patient Xyla slept.\nSo did Qomo\nWard 2 was full"
+    [spans] = create("detector", "names", {"ner": [model]}).detect([text])
+    people = [text[one.start : one.end] for one in spans if one.label == "PERSON"]
+    assert people == ["Dorothy MCGREW", "Lake", "Xyla", "Qomo"]
+
+
 def test_a_model_of_another_language_is_refused(tmp_path: Path):
     model = save_spacy(tmp_path / "de", "de", ("PER", "Anna"))
     with pytest.raises(UsageError, match="reads 'de', not en or zh"):
