@@ -22,7 +22,7 @@ from fedaudit.api import (
 )
 
 from .adapter_folders import CONFIG, below, parent
-from .shepherd import TEMPLATE
+from .shepherd import TEMPLATE, is_averaged, sent_in
 
 _WEIGHTS = re.compile(r"(?:.*/)?\d{1,9}/adapter_model\.(?:bin|safetensors)")
 FINAL = "final/"
@@ -59,10 +59,10 @@ class Flora(Importer):
         weights = next(name for name in names if name in run.files)
         config = next((n for n in (below(epoch, CONFIG), CONFIG) if n in run.files), "")
         notes = ["Epoch 0 is the only one: later ones would belong to a base of their own."]
-        if any(name.startswith(f"{epoch}/local_output_") for name in run.files):
+        if sent_in(run, epoch):
             notes.append(
-                "What clients sent is left out: the global adapter stacks it, and no file says the "
-                "clients' own ranks."
+                "What clients sent is left out: the global adapter stacks or pads it, and no file "
+                "has the clients' own settings."
             )
         return ForeignFederation(
             rounds=[ForeignRound(round=0, adapter=ForeignAdapter(weights=weights, config=config))],
@@ -73,10 +73,11 @@ class Flora(Importer):
 
 
 def stacked_epochs(folder: ForeignFolder) -> list[str]:
-    """Return the folders of epochs that FLoRA wrote.
+    """Return the folders of epochs whose adapter FLoRA merges.
 
-    Shepherd's have no configuration of their own and no whole model; FlowerTune's, also called by a
-    number, hold what PEFT saves in safetensors and nothing else.
+    Shepherd's have no configuration of their own and no whole model, nor those that FLoRA's code
+    averages a whole model; FlowerTune's, also called by a number, hold what PEFT saves in
+    safetensors and nothing else.
     """
     files = set(folder.files)
     found = []
@@ -84,8 +85,9 @@ def stacked_epochs(folder: ForeignFolder) -> list[str]:
         epoch = parent(weights)
         own = below(epoch, CONFIG) in files
         inside = [name for name in folder.files if name.startswith(f"{epoch}/")]
-        sent = any(name.startswith(f"{epoch}/local_output_") for name in inside)
+        sent = bool(sent_in(folder, epoch))
         whole = any(name.startswith(f"{epoch}/{FINAL}") for name in inside)
-        if whole or (own and (sent or weights.endswith(".bin"))):
+        stacked = own and (sent or weights.endswith(".bin")) and not is_averaged(folder, epoch)
+        if whole or stacked:
             found.append(epoch)
     return found

@@ -41,14 +41,16 @@ class Shepherd(Importer):
     name: ClassVar[str] = "shepherd"
 
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
-        """Return the folders of epochs with a configuration beside them."""
-        epochs = (parent(name) for name in folder.files if name.endswith("/adapter_model.bin"))
-        paths = {parent(epoch) for epoch in epochs if epoch.rpartition("/")[2].isdecimal()}
+        """Return the folders of epochs with a configuration beside them or in each."""
+        found = (parent(name) for name in folder.files if name.endswith("/adapter_model.bin"))
+        epochs = {epoch for epoch in found if epoch.rpartition("/")[2].isdecimal()}
         files = set(folder.files)
         whole = {
             parent(name.partition("/final/")[0]) for name in folder.files if "/final/" in name
         }  # FLoRA's
-        return sorted(path for path in paths - whole if below(path, CONFIG) in files)
+        own = {parent(epoch) for epoch in epochs if is_averaged(folder, epoch)}
+        beside = {parent(epoch) for epoch in epochs if below(parent(epoch), CONFIG) in files}
+        return sorted((own | beside) - whole)
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the epochs as rounds, with their clients.
@@ -61,7 +63,7 @@ class Shepherd(Importer):
             if match := GLOBAL.fullmatch(name):
                 global_files[int(match[1])] = name
             elif match := CLIENT.fullmatch(name):
-                clients[int(match[1])][f"c{int(match[2])}"] = _adapter(name)
+                clients[int(match[1])][f"c{int(match[2])}"] = _adapter(run, match[1], name)
         for number, name in global_files.items():
             if _stacks(run, name, [adapter.weights for adapter in clients[number].values()]):
                 raise InputError(
@@ -71,15 +73,42 @@ class Shepherd(Importer):
                 )
         rounds = [
             ForeignRound(
-                round=number, adapter=_adapter(global_files[number]), clients=clients[number]
+                round=number,
+                adapter=_adapter(run, parent(name), name),
+                clients=clients[number],
             )
-            for number in sorted(global_files)
+            for number, name in sorted(global_files.items())
         ]
         lost = [n for n in sorted(clients) if n not in global_files]
         notes = [
             f"Epoch {n} is left out: it has clients' adapters and no global one." for n in lost
         ]
         return ForeignFederation(rounds=rounds, template=TEMPLATE, notes=tuple(notes))
+
+
+def is_averaged(folder: ForeignFolder, epoch: str) -> bool:
+    """Tell whether an epoch has its own configuration and the mean of what several clients sent.
+
+    FLoRA's public code leaves such epochs where it averages. An adapter that it stacks, or pads to
+    the largest rank, has another shape than a client's.
+    """
+    files = set(folder.files)
+    weights = below(epoch, "adapter_model.bin")
+    sent = sent_in(folder, epoch)
+    if len(sent) < 2 or not {weights, below(epoch, CONFIG)} <= files:
+        return False
+    whole = folder.look(weights).shapes
+    return all(folder.look(name).shapes == whole for name in sent)
+
+
+def sent_in(folder: ForeignFolder, epoch: str) -> list[str]:
+    """Return the files that clients sent in an epoch."""
+    above = len(parent(epoch)) + 1 if parent(epoch) else 0
+    return [
+        name
+        for name in folder.files
+        if name.startswith(f"{epoch}/") and CLIENT.fullmatch(name[above:])
+    ]
 
 
 def _stacks(run: ForeignFolder, name: str, sent: Sequence[str]) -> bool:
@@ -98,5 +127,6 @@ def _stacks(run: ForeignFolder, name: str, sent: Sequence[str]) -> bool:
     )
 
 
-def _adapter(weights: str) -> ForeignAdapter:
-    return ForeignAdapter(weights=weights, config=CONFIG)
+def _adapter(run: ForeignFolder, epoch: str, weights: str) -> ForeignAdapter:
+    own = below(epoch, CONFIG)
+    return ForeignAdapter(weights=weights, config=own if own in run.files else CONFIG)
