@@ -57,6 +57,7 @@ fuzz: .venv/installed
 	touch $@
 
 servers: .venv/installed .servers/installed
+	rm -rf .servers/run
 	$(BIN)/python benchmarks/servers.py --serve .servers/bin/transformers --out .servers/run
 
 # The same of vLLM, 3.5 GB; its torch goes without vision and audio, whose builds clash with it. About
@@ -68,6 +69,7 @@ servers: .venv/installed .servers/installed
 	touch $@
 
 vllm: .venv/installed .vllm/installed
+	rm -rf .vllm/run
 	$(BIN)/python benchmarks/vllm_engine.py --python .vllm/bin/python --out .vllm/run
 
 check: .venv/installed

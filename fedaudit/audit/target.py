@@ -9,7 +9,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.input_files import InputReader
-from fedaudit.conversion import bases
+from fedaudit.conversion import bases, recognition
 from fedaudit.engine.loading import checkpoint
 from fedaudit.engine.remote.options import EndpointOptions, ServedModel, is_url
 from fedaudit.federation import adapter_options, adapter_origin, adapters, manifest
@@ -138,6 +138,8 @@ def resolve(
         return audited
     config = adapters.check(audited.adapter, reader.read)
     caveats = adapter_options.unknown_option_caveats(config)
+    if audited.federation is None:
+        caveats += recognition.origin_caveats(audited.adapter, audited.base)
     return _with_tokenizer(replace(audited, adapter_caveats=tuple(caveats)))
 
 

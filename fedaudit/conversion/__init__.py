@@ -3,6 +3,7 @@
 * `bases`: The base that adapters were trained on: named by the user, or by files and found locally.
 * `configuration`: An adapter's configuration: its file, or the user's settings completed from its
   tensors.
+* `continuity`: Whether a run's global adapters go on from round to round, or begin anew.
 * `foreign_targets`: Foreign folders given to a command in place of a federation: imported first,
   once.
 * `pipeline`: From a foreign folder to a federation's: the steps of `fedaudit import`.

@@ -8,7 +8,14 @@ from typing import Any
 from fedaudit.api import templates
 from fedaudit.api.errors import InputError
 from fedaudit.api.importer import ForeignFederation, ForeignRound
-from fedaudit.conversion import bases, configuration, recognition, rederivation, writer
+from fedaudit.conversion import (
+    bases,
+    configuration,
+    continuity,
+    recognition,
+    rederivation,
+    writer,
+)
 from fedaudit.conversion.source import SourceFolder
 from fedaudit.federation import adapter_origin, adapters, manifest
 from fedaudit.federation.folder import name_rounds
@@ -80,6 +87,7 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
     with locked(request.out, f"Another process is importing into {request.out}."):
         written = writer.Writer(found_run.run, request.out, found_run.base, config)
         written.write(found_run.federation)
+        rounds = found_run.federation.rounds
         compared = dict(_mean_fits(found_run.federation, request.out))
         fits = {number: one for number, one in compared.items() if one is not None}
         weights = rederivation.weights_of(list(fits.values()))
@@ -87,6 +95,10 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
             *found_run.federation.notes,
             *written.notes,
             *_links(found_run.run),
+            *_origin_notes(found_run),
+            *continuity.restart_notes(
+                {one.round: request.out / _global_folder(one) for one in rounds}
+            ),
             *mean_notes(fits, weights),
             *uncompared_notes(compared),
         ]
@@ -201,6 +213,22 @@ def _links(run: SourceFolder) -> list[str]:
     return ["1 link was not followed." if count == 1 else f"{count:,} links were not followed."]
 
 
+def _global_folder(round_: ForeignRound) -> str:
+    return f"{ROUNDS}/{round_.round:03d}/global"
+
+
+def _origin_notes(found_run: FoundRun) -> list[str]:
+    """Return notes on signs that a round's adapter belongs to another base than the one named."""
+    run, notes = found_run.run, []
+    for round_ in found_run.federation.rounds:
+        place = round_.adapter.weights.rpartition("/")[0]
+        if not place:
+            continue  # what lies there may belong to any round
+        inside = [n.removeprefix(f"{place}/") for n in run.files if n.startswith(f"{place}/")]
+        notes += adapter_origin.merged_base_caveats(run.path / place, inside, found_run.base)
+    return notes
+
+
 def _mean_fits(
     federation: ForeignFederation, out: Path
 ) -> Iterator[tuple[int, rederivation.MeanFit | None]]:
@@ -290,7 +318,7 @@ def _round(round_: ForeignRound) -> manifest.Round:
     folder = f"{ROUNDS}/{round_.round:03d}"
     return manifest.Round(
         round=round_.round,
-        adapter=f"{folder}/global",
+        adapter=_global_folder(round_),
         participants=tuple(round_.participants or sorted(round_.clients, key=_order)),
         clients={
             client: f"{folder}/clients/{client}" for client in sorted(round_.clients, key=_order)

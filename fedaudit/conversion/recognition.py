@@ -8,7 +8,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.importer import Importer
 from fedaudit.config import registry
 from fedaudit.conversion.source import SourceFolder
-from fedaudit.federation import adapters
+from fedaudit.federation import adapter_origin, adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import suggest_neighbour
 from fedaudit.system.numbers import count_of
@@ -48,6 +48,20 @@ def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceF
             "name the folder of one."
         )
     return importer, source.below(places[0])
+
+
+def origin_caveats(folder: Path, base: str) -> list[str]:
+    """Return sentences on signs that the adapter in `folder` belongs to another base than `base`.
+
+    Raises InputError where the layout that it is a round of says so, as FLoRA's does.
+    """
+    source = SourceFolder(folder)
+    if any("/" in name and name.endswith((".bin", ".safetensors")) for name in source.files):
+        around = SourceFolder(folder.resolve().parent)
+        for importer, places in _matches(around, ""):
+            if "" in places:
+                importer.read(around)
+    return adapter_origin.merged_base_caveats(folder, source.files, base)
 
 
 def is_known(source: SourceFolder) -> bool:

@@ -3,7 +3,8 @@
 An adapter's configuration names a base, perhaps a revision of it, and often the base in a coarse
 format: a difference is a caveat. Trainers save the tokenizer and the chat template of training
 beside the adapter: where they do something else than the base's, they are used, and that is a
-caveat; token ids that mean other tokens are refused.
+caveat; token ids that mean other tokens are refused. A whole model in the adapter's folder, or
+training that commonly begins with a merged model, tells of a base that no configuration names.
 """
 
 import re
@@ -18,7 +19,11 @@ from fedaudit.system.files import read_json, sha256
 
 TOKENIZER, SLOW = "tokenizer.json", "vocab.json"
 SETTINGS, SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
-SHOWN_CHARS = 60
+SHOWN_CHARS, CARD_BYTES = 60, 4096
+_WEIGHTS = re.compile(r"(?:pytorch_)?model(?:-\d+-of-\d+)?\.(?:safetensors|bin)")
+"""What transformers saves a whole model's weights as."""
+_TAGS = {"dpo", "online-dpo", "orpo", "kto", "cpo", "bco", "ppo", "rloo", "grpo", "xpo", "nash-md"}
+"""Tags that TRL gives the models of its preference trainers."""
 _COARSE = re.compile(r"(?:4|8)-?bit|bnb|gptq|awq|nf4|int[48]|fp8|q[48]_", re.IGNORECASE)
 """Parts of the names of bases in formats of few bits."""
 _CACHED = re.compile(r"models--(.+)/snapshots/([^/]+)/?$")
@@ -59,6 +64,45 @@ def other_base_caveats(
             "base in full precision, which was audited, they answer slightly differently."
         )
     return caveats
+
+
+def merged_base_caveats(folder: Path, names: Iterable[str], base: str) -> list[str]:
+    """Return sentences on signs that an adapter belongs to a base with an earlier one merged in.
+
+    `names` are the files below the adapter's `folder`, with `/`; `base` is the one to audit.
+    Raises InputError where ReLoRA left another base beside the adapter.
+    """
+    places = {name.rpartition("/")[::2] for name in names}
+    described = {place for place, name in places if place and name == "config.json"}
+    weighed = {place for place, name in places if _WEIGHTS.fullmatch(name)}
+    whole = sorted(p for p in described & weighed if not _is_same(str(folder / p), base))
+    for place in whole:
+        if place.rpartition("/")[2] == "relora":
+            raise InputError(
+                f"{folder} was left by ReLoRA: its adapter belongs to the base with earlier ones "
+                f"merged in. Please audit it by --target {folder / place} --adapter {folder}."
+            )
+    caveats = [
+        f"{folder.name}/{place} is a whole model: if the adapter was trained on it, and not merged "
+        "into it, it is the base to audit."
+        for place in whole
+    ]
+    if method := _preference_method(folder / "README.md"):
+        caveats.append(
+            f"The adapter in {folder.name} was trained by preferences ({method}). Such training "
+            "often begins with a model into which an adapter of supervised training was merged, "
+            "and still names the original base: if so, the merged model is the base to audit."
+        )
+    return caveats
+
+
+def _preference_method(card: Path) -> str:
+    """Return the preference training that a trainer's model card has among its tags, if any."""
+    if not card.is_file():
+        return ""
+    with card.open("rb") as file:
+        head = file.read(CARD_BYTES).decode("utf-8", "replace").split("\n---", 1)[0]
+    return next((tag for tag in re.findall(r"^- (\S+)$", head, re.MULTILINE) if tag in _TAGS), "")
 
 
 @dataclass(frozen=True, slots=True)
