@@ -68,6 +68,7 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         decision=protocol.decision if protocol else None,
         limits=[
             *unchecked_caveats(resolved.federation),
+            *resolved.caveats,
             *copied_updates.caveats(resolved.federation),
             *(protocol.limits if protocol else ()),
             *(limit for result in results.values() for limit in result.limits),

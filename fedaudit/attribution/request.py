@@ -15,7 +15,8 @@ from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.server import estimation, sum_plan
 from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
 from fedaudit.config import registry
-from fedaudit.federation import commitments
+from fedaudit.conversion import bases
+from fedaudit.federation import adapter_origin, adapters, commitments
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.federation.folder import Federation, FederationReader, check_consecutive
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
@@ -59,6 +60,8 @@ class ResolvedRequest:
     """The published commitments that marks are compared with; None where there are none."""
     plan: SumPlan | None = None
     """The sums that the protocol asks for, if it is among the methods."""
+    caveats: tuple[str, ...] = ()
+    """What the report says of the federation's files."""
 
 
 def check_methods(names: Sequence[str]) -> None:
@@ -79,6 +82,7 @@ def resolve_request(request: AttributionRequest, reader: FederationReader) -> Re
     federation = reader.federation(existing_path(request.rounds, "federation"))
     check_consecutive(federation)
     copied_updates.check_rounds(federation)
+    caveats = _tokenizer_caveats(federation)
     methods = [name for name in request.methods if name != measurements.PROTOCOL]
     for name in methods:
         plaintext.check(registry.create("attribution", name, request.options.get(name)), federation)
@@ -98,7 +102,25 @@ def resolve_request(request: AttributionRequest, reader: FederationReader) -> Re
         commitment.check(request.commitments, [mark.id for mark in marks])
     elif chosen:
         commitments.read(chosen)
-    return ResolvedRequest(request, federation, path, marks, reader.sha256(path), chosen, plan)
+    sha256 = reader.sha256(path)
+    return ResolvedRequest(request, federation, path, marks, sha256, chosen, plan, caveats)
+
+
+def _tokenizer_caveats(federation: Federation) -> tuple[str, ...]:
+    """Return a sentence if the last global adapter came with a tokenizer that is not the base's.
+
+    Raises InputError if that is the tokenizer of another base.
+    """
+    last = federation.path / federation.manifest.rounds[-1].adapter
+    if not adapters.tokenizer_files(last):
+        return ()
+    saved = adapter_origin.saved_tokenizer(last, bases.folder(federation.manifest.base.name))
+    if saved is None or not saved.differences:
+        return ()
+    return (
+        "Marks are tested with the base's tokenizer; the one saved beside the adapters has "
+        f"{saved.listed()}.",
+    )
 
 
 def name_of(resolved: ResolvedRequest) -> str:

@@ -121,9 +121,15 @@ class SavedTokenizer:
                 "The tokenizer saved beside the adapter was used; it was not compared with the "
                 "base's, which was not on this machine."
             )
+        return (
+            "The tokenizer saved beside the adapter was used, not the base's: it has "
+            f"{self.listed()}."
+        )
+
+    def listed(self) -> str:
+        """Return the differences as one phrase."""
         *others, last = self.differences
-        listed = f"{', '.join(others)} and {last}" if others else last
-        return f"The tokenizer saved beside the adapter was used, not the base's: it has {listed}."
+        return f"{', '.join(others)} and {last}" if others else last
 
 
 def saved_tokenizer(folder: Path, base: Path | None) -> SavedTokenizer | None:

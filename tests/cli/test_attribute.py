@@ -737,3 +737,21 @@ def test_mistakes_about_the_protocol_are_one_line(run, fed):
     run.refused(3, *words, *SMALL, says="est holds estimates by protocol 'shared'")
     words = ("attribute", "estimate", "--rounds", fed.path, "--out", "new", "--quiet")
     run.refused(3, *words, *SMALL, says="Round 1 was already asked for with other sets")
+
+
+def test_a_tokenizer_saved_with_the_rounds_is_said_or_refused(run, fed):
+    from fedaudit import nano
+
+    last = fed.path / open_federation(fed.path).manifest.rounds[-1].adapter
+    table = json.loads((nano.folder() / "tokenizer.json").read_text())
+    (last / "tokenizer.json").write_text(json.dumps(table))
+    (last / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<pad>"}))
+    words = ("attribute", "--rounds", "fed", *SMALL, *ALONE, "--federations", 0, "--out")
+    assert run(*words, "o").code == 1
+    [told] = [limit for limit in report()["limits"] if limit.startswith("Marks are tested with")]
+    assert "'<pad>' as the token that ends a text" in told
+    vocabulary = table["model"]["vocab"]
+    one, two = [word for word, number in vocabulary.items() if number in (300, 301)]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    (last / "tokenizer.json").write_text(json.dumps(table))
+    run.refused(3, *words, "p", says="it was trained on another base")

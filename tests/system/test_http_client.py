@@ -76,6 +76,18 @@ def test_a_server_that_asks_to_wait_is_waited_for(client):
     assert [request["body"] for request in server.requests] == [{"a": 1}] * 2
 
 
+def test_a_server_that_asks_for_a_long_wait_is_given_up(client):
+    waits = []
+    answer = (503, {"Retry-After": "121"}, "")
+    with (
+        Server(lambda request: answer).running() as server,
+        pytest.raises(ServerUnreachable, match="503"),
+    ):
+        client(server.url, waits=waits).post("/completions", {})
+    assert waits == []
+    assert len(server.requests) == 1
+
+
 def test_a_redirect_is_not_followed(client):
     with Server(lambda request: (200, {}, "{}")).running() as other:
         elsewhere = {"Location": f"{other.url}/completions"}
