@@ -11,7 +11,7 @@ from fedaudit.api.templates import template
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.planting_plan import PlantedRecords, new_id
 from fedaudit.data import corpus, tables
-from fedaudit.system.files import existing_parent
+from fedaudit.system.files import check_free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,12 @@ def plant(request: CoinPlantRequest) -> PlantedRecords:
     coins = coin_file.read(request.coins)
     if request.client and request.client != coins.client:
         raise UsageError(f"{request.coins.name} is for {coins.client}, not for {request.client}.")
-    if request.out.exists() or request.out.is_symlink():
-        raise InputError(f"{request.out} exists already; choose another place for the records.")
+    check_free(request.out, "the records")
     if tables.is_table(request.out) or tables.is_table(request.records):
         raise InputError(
             f"{request.records} or {request.out} is a table, and canaries are planted in JSONL: "
             "convert the records first."
         )
-    existing_parent(request.out.absolute().parent)
     unread: Counter[str] = Counter()
     records = list(corpus.read_records(request.records, template(request.template), unread))
     texts = Counter(record.document.text for record in records)

@@ -12,7 +12,7 @@ from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.canaries import canary_file
 from fedaudit.canaries.canary_file import Canary, CanarySet
 from fedaudit.data import corpus, tables
-from fedaudit.system.files import existing_parent
+from fedaudit.system.files import check_free
 
 ID_DIGITS = 16
 """Hexadecimal digits of a planted record's id."""
@@ -54,14 +54,12 @@ def plant(request: PlantRequest) -> PlantedRecords:
     if not client_canaries:
         clients = dict.fromkeys(canary.client for canary in canaries.planted)
         raise unknown_name_error(f"client of {request.canaries.name}", request.client, clients)
-    if request.out.exists() or request.out.is_symlink():
-        raise InputError(f"{request.out} exists already; choose another place for the records.")
+    check_free(request.out, "the records")
     if tables.is_table(request.out) or tables.is_table(request.records):
         raise InputError(
             f"{request.records} or {request.out} is a table, and canaries are planted in JSONL: "
             "convert the records first."
         )
-    existing_parent(request.out.absolute().parent)
     form = template(request.template)
     unread: Counter[str] = Counter()
     records = list(corpus.read_records(request.records, form, unread))

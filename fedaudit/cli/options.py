@@ -33,14 +33,12 @@ def json_to_write(context: typer.Context, path: Path | None) -> Path | None:
     """Return the file of --json; raises InputError where something else is in its place."""
     if path is None:
         return path
-    from dataclasses import replace
-
     from fedaudit.system import outputs
 
     command = context.command_path.partition(" ")[2]
     kind = getattr(outputs, REPORTING.get(command, "REPORT"))
     if command not in REPORTING:
-        kind = replace(kind, name=f"a report of {command}", command=command)
+        kind = kind.of(command)
     outputs.check_output(path, kind)
     return path
 

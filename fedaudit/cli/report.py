@@ -30,12 +30,13 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     from fedaudit.report.index.trends import trends
     from fedaudit.report.renderers import run_index
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.system.outputs import PAGE, check_output, write_output
+    from fedaudit.system import outputs
+    from fedaudit.system.outputs import check_output, write_output
 
     if format_ not in (None, "html", "terminal"):
         raise UsageError(f"A folder of runs is shown as html or terminal, not as {format_}.")
     if format_ != "terminal":
-        check_output(out or folder / INDEX, PAGE)
+        check_output(out or folder / INDEX, outputs.INDEX)
     entries = run_entries(folder)
     changes = trend_tables(trends(entries), MOST_ROUNDS)
     tables = [runs_table(entries), *changes, *problems_table(entries)]
@@ -43,7 +44,9 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
         print_tables([table for table in tables if table.rows], console())
     if format_ != "terminal":
         page = out or folder / INDEX
-        write_output(page, run_index.render(entries, f"Runs in {folder.resolve().name}"), PAGE)
+        write_output(
+            page, run_index.render(entries, f"Runs in {folder.resolve().name}"), outputs.INDEX
+        )
         print_note(f"Written: {page}")
     return 0
 
@@ -167,7 +170,7 @@ def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, 
     from fedaudit.report import document
     from fedaudit.report.checklist.validity import ownership
     from fedaudit.report.verdict import recheck
-    from fedaudit.system.outputs import FORMS, check_output, write_output
+    from fedaudit.system.outputs import FORMS, REPORT, check_output, write_output
 
     forms = _forms()
     if format_ not in {"terminal", *forms, *OWNED}:
@@ -192,7 +195,8 @@ def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, 
     if out is None:
         _print(str(content), format_)
         return 0
-    write_output(out, content, FORMS[format_])
+    kind = REPORT.of(report["run"]["command"]) if format_ == "json" else FORMS[format_]
+    write_output(out, content, kind)
     print_note(f"Written: {out}")
     return 0
 

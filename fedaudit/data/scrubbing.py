@@ -101,10 +101,24 @@ def check(request: ScrubRequest) -> None:
             f"{request.out} cannot be CSV, for {request.source} is not; call it .jsonl."
         )
     if request.force:
-        check_target(request.out)
-    if request.out.exists() and not request.force:
+        _check_replaceable(request)
+    elif os.path.lexists(request.out):
         raise InputError(f"{request.out} exists already; choose another place, or add --force.")
     existing_parent(request.out.absolute().parent)
+
+
+def _check_replaceable(request: ScrubRequest) -> None:
+    """Raise InputError unless OUT is free, empty or a file of records, which --force replaces."""
+    check_target(request.out)
+    if not request.out.exists() or not request.out.stat().st_size:
+        return
+    try:
+        next(corpus.read_records(request.out, template(request.template)))
+    except (InputError, StopIteration):
+        raise InputError(
+            f"{request.out} exists and is no file of records: it stays as it is; choose another "
+            "place."
+        ) from None
 
 
 def scrub(

@@ -190,6 +190,16 @@ def existing_parent(path: Path) -> None:
         raise InputError(f"{path} cannot be written: {parent} is not a folder to write into.")
 
 
+def check_free(path: Path, content: str) -> None:
+    """Raise InputError unless `path` can be made for `content`: nothing is there, not even a link.
+
+    Its nearest existing parent takes new files.
+    """
+    if os.path.lexists(path):
+        raise InputError(f"{path} exists already; choose another place for {content}.")
+    existing_parent(path.absolute().parent)
+
+
 def suggest_neighbour(path: Path) -> str:
     """Return the question whether a neighbour of `path` with a similar name was meant.
 

@@ -6,7 +6,7 @@ file by the names in it, any other by a mark.
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
@@ -29,6 +29,10 @@ class OutputKind:
     """Whether it is JSONL; the first line is looked at."""
     command: str = ""
     """The command that a report of this kind is of; that of any command without one."""
+
+    def of(self, command: str) -> "OutputKind":
+        """Return the kind of a report that a command wrote."""
+        return replace(self, name=f"a report of {command}", command=command)
 
     def is_kind_of(self, path: Path) -> bool:
         """Return whether fedaudit wrote the file `path` as this kind of output."""
@@ -66,7 +70,21 @@ CYCLONEDX = _json("a bill of materials", "bomFormat", "declarations", mark=b'"fe
 ATTESTATION = _json("an attestation", "payload", "payloadType", "signatures")
 REVEALED = OutputKind("a file of leaks", frozenset({"id", "label", "text"}), lines=True)
 GENERATOR = "fedaudit report"
-PAGE = OutputKind("a page", mark=f'name="generator" content="{GENERATOR}"'.encode())
+
+
+def page_generator(page: str) -> str:
+    """Return what a kind of page, called as its template, names as its generator."""
+    return GENERATOR if page == "report" else f"{GENERATOR} ({page})"
+
+
+def _page(name: str, page: str) -> OutputKind:
+    return OutputKind(name, mark=f'name="generator" content="{page_generator(page)}"'.encode())
+
+
+PAGE = _page("a report's page", "report")
+ANNEX = _page("an annex", "annex")
+COMPARISON_PAGE = _page("a comparison's page", "comparison")
+INDEX = _page("a page of many runs", "run_index")
 SIGNED_TEXT = f"Written by {GENERATOR}."
 """The last line of a report in Markdown."""
 TEXT = OutputKind("a report in Markdown", mark=SIGNED_TEXT.encode())
@@ -76,7 +94,7 @@ FORMS = {
     "html": PAGE,
     "json": REPORT,
     "markdown": TEXT,
-    "annex": PAGE,
+    "annex": ANNEX,
     "docx": WORD,
     "cyclonedx": CYCLONEDX,
     "sarif": SARIF,

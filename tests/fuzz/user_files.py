@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import auditor_files
+import fake_audit
 import targets
 from example_report import example
 
@@ -35,13 +36,15 @@ from fedaudit.system.staging import MARK, remove_stale_stages
 RESULTS, REFUSED = {0, 1, 7}, {2, 3, 4, 5, 6}
 SECONDS = 60
 FILE, FOLDER = "{file}", "{folder}"
-FORMS = ("json", "markdown", "sarif", "csv", "annex", "cyclonedx", "html")
+BRIEF = ("--json", FILE, "--out", FOLDER, "--device", "cpu", "--quiet")
+FORMS = ("json", "markdown", "sarif", "csv", "excel", "annex", "docx", "cyclonedx", "html")
 COMMANDS: dict[str, tuple[str, ...]] = {
     **{f"report {form}": ("report", "example.json", "--format", form, "--out", FILE)
        for form in FORMS},
     "compare": ("compare", "example.json", "second.json", "--json", FILE),
     "scrub": ("scrub", "r.jsonl", "clean.jsonl", "--detector", "names", "--json", FILE, "--quiet"),
     "scrub out": ("scrub", "r.jsonl", FILE, "--detector", "names", "--quiet"),
+    "scrub force": ("scrub", "r.jsonl", FILE, "--detector", "names", "--quiet", "--force"),
     "canary make": ("canary", "make", "--count", "3", "--out", FILE),
     "canary plant": ("canary", "plant", "c.json", "--records", "r.jsonl", "--client", "c1",
                      "--out", FILE),
@@ -52,8 +55,36 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "attribute estimate": ("attribute", "estimate", "--rounds", "fed", "--threshold", "2",
                            "--out", FOLDER, "--log", FILE, "--quiet"),
     "import": ("import", "src", FOLDER),
+    "compare html": ("compare", "example.json", "second.json", "--html", FILE),
+    "dp plant": ("dp", "plant", "coins.json", "--records", "r.jsonl", "--out", FILE),
+    "attribute bundle": ("attribute", "bundle", "estimates", "--watermark", "marks.json",
+                         "--scores", "scores.json", "--report", "report.json", "--commitments",
+                         "commitments.json", "--out", FOLDER),
+    "init": ("init",),
+    "extract": ("extract", "fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl",
+                "--victim", "victim.jsonl", "--detector", "names", "--reveal", *BRIEF,
+                "--attack", "superset", "--set", "superset.samples=4"),
+    "infer": ("infer", "fedaudit-nano", "--adapter", "lora", "--data", "own.jsonl",
+              "--detector", "names", "--candidates", "5", *BRIEF),
+    "memorize": ("memorize", "--target", "fed", "--clients", "own.jsonl",
+                 "victim.jsonl", "--sample", "4", "--detector", "names", *BRIEF),
+    "canary measure": ("canary", "measure", "c.json", "fedaudit-nano", "--adapter", "lora",
+                       "--references", "2", "--space-limit", "2", *BRIEF),
 }  # fmt: skip
-INPUTS = ("example.json", "second.json", "r.jsonl", "c.json", "scores.json", "fed/federation.json")
+RECORDS = ("own.jsonl", "victim.jsonl", "corpus.jsonl")
+"""What --force may replace."""
+REPORTS = ("second.json", "gated.json", "deployed.json")
+"""Reports of the same command as example.json, whose place a further one takes."""
+SLOW = {
+    *("report annex", "report docx", "report html", "dp make", "memorize", "extract"),
+    *("canary measure", "attribute decide", "scrub"),
+}
+"""Commands of over a tenth of a second, which have a fifth of the others' cases."""
+INPUTS = (
+    *("example.json", "second.json", "r.jsonl", "c.json", "scores.json", "fed/federation.json"),
+    *("coins.json", "marks.json", "report.json", "own.jsonl", "victim.jsonl"),
+    *("lora/adapter_config.json", "estimates/estimates.json"),
+)
 
 HOSTILE = """
 import os, sys
@@ -106,6 +137,21 @@ class Layout(Importer):
         return misbehave()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asking(Attack):
+    "Misbehave."
+    name: ClassVar[str] = "hostile"
+    paper: ClassVar[str] = ""
+    samples: int = 1
+    def run(self, context):
+        return misbehave()
+
+
+@hookimpl
+def fedaudit_attacks():
+    return [Asking]
+
+
 @hookimpl
 def fedaudit_detectors():
     return [Detector]
@@ -134,13 +180,20 @@ class Case:
 
 def make_template(folder: Path) -> None:
     """Write the inputs of all commands, and an earlier output of each."""
+    auditor_files._coins(folder)
+    (folder / "c.json").rename(folder / "coins.json")
     for make in (
         targets._reports,
         auditor_files._canaries,
-        targets._estimates,
+        targets._bundle,
         targets._federation,
+        fake_audit.written,
     ):
         make(folder)
+    shutil.rmtree(folder / "bundle")
+    for name in ("own.jsonl", "victim.jsonl"):  # so that the detector is asked
+        bare = (folder / name).read_text().replace('"pii": [', '"was": [')
+        (folder / name).write_text(bare)
     targets.TARGETS["folders"].make(folder)
     (folder / "second.json").write_text(document.dumps(example().to_json()))
     records = (folder / "r.jsonl").read_text() + '{"text": "Dear Mrs Ann Lee of York."}\n'
@@ -241,7 +294,8 @@ def outputs(command: str, folder: Path, rng: random.Random) -> Case:
         ]
     )
     out = rng.choice((*INPUTS, "fed", "src", "d", "earlier", "link", ".", "fed/rounds"))
-    return Case(words_of(command, file, out), frozenset({"empty"}))
+    same = {"report json": REPORTS, "scrub force": RECORDS}.get(command, ())
+    return Case(words_of(command, file, out), frozenset({"empty", *same}))
 
 
 def errors(command: str, folder: Path, rng: random.Random) -> Case:
@@ -310,7 +364,7 @@ def objects(command: str, folder: Path, rng: random.Random) -> Case:
 
 
 def plugins(command: str, _folder: Path, rng: random.Random) -> Case:
-    """Let a detector or an importer end the process, or return anything."""
+    """Let a detector, an attack or an importer end the process, or return anything."""
     how = rng.choice(HOWS)
 
     def set_how() -> None:
@@ -319,7 +373,9 @@ def plugins(command: str, _folder: Path, rng: random.Random) -> Case:
         hostile_module.HOW = how
 
     words = words_of(command, "made-o", "made-d")
-    words = tuple("hostile" if word == "names" else word for word in words)
+    if taken := [word for word in words if word in ("names", "superset")]:
+        name = rng.choice(taken)
+        words = tuple(word.replace(name, "hostile") for word in words)
     return Case(words, before=set_how, codes=frozenset({70}))
 
 
@@ -328,7 +384,10 @@ KINDS = {
     "outputs": (outputs, tuple(COMMANDS)),
     "errors": (errors, tuple(COMMANDS)),
     "objects": (objects, tuple(c for c in COMMANDS if c not in ("canary make",))),
-    "plugins": (plugins, ("scrub", "scrub out", "import")),
+    "plugins": (
+        plugins,
+        ("scrub", "scrub out", "extract", "infer", "import"),
+    ),
 }
 
 

@@ -118,6 +118,75 @@ def test_json_takes_the_place_of_no_input(tmp_path, demo, words, monkeypatch, ca
     assert sorted(os.listdir(tmp_path)) == sorted(names)
 
 
+NEW = {
+    "canary make": ("canary", "make", "--out", "taken"),
+    "dp make": ("dp", "make", "--client", "c0", "--corpus", "record.jsonl", "--out", "taken"),
+    "watermark make": ("watermark", "make", "record.jsonl", "taken", "--watermark", "m.json"),
+    "its marks": ("watermark", "make", "record.jsonl", "out.jsonl", "--watermark", "taken"),
+    "watermark commitment": ("watermark", "commitment", "m.json", "--out", "taken"),
+    "attribute bundle": ("attribute", "bundle", "e", "--watermark", "m.json", "--scores", "s.json",
+                         "--report", "r.json", "--out", "taken"),
+    "scrub": ("scrub", "record.jsonl", "taken"),
+    "scrub --force": ("scrub", "record.jsonl", "taken", "--force"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "link", "federation", "text"])
+@pytest.mark.parametrize("command", NEW)
+def test_what_must_be_new_takes_no_place_that_is_taken(tmp_path, command, kind, monkeypatch, capfd):
+    from fedaudit import cli
+
+    monkeypatch.chdir(tmp_path)
+    Path("record.jsonl").write_text(PRECIOUS["record.jsonl"])
+    taken = Path("taken")
+    if kind.endswith("link"):
+        taken.symlink_to("nowhere" if kind == "dangling link" else "record.jsonl")
+    else:
+        taken.write_text(PRECIOUS["federation.json"] if kind == "federation" else "Mine.")
+    before = {path: path.lstat().st_ino for path in tmp_path.iterdir()}
+    monkeypatch.setattr("sys.argv", ["fedaudit", *NEW[command]])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    said = capfd.readouterr()
+    assert (left.value.code, said.out, len(said.err.splitlines())) == (3, "", 1), said
+    assert "taken" in said.err or "record.jsonl" in said.err
+    assert {path: path.lstat().st_ino for path in tmp_path.iterdir()} == before
+    assert Path("record.jsonl").read_text() == PRECIOUS["record.jsonl"]
+
+
+def test_pages_and_reports_of_other_commands_stay(tmp_path, demo, monkeypatch, capfd):
+    from fedaudit import cli
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(demo, "audit.json")
+    other = json.loads(demo.read_text())
+    other["run"]["command"] = "extract"
+    Path("extract.json").write_text(json.dumps(other))
+    pages = ("report.html", "annex.html", "changes.html")
+    made = {
+        "report.html": ("report", "audit.json", "--format", "html", "--out"),
+        "annex.html": ("report", "audit.json", "--format", "annex", "--out"),
+        "changes.html": ("compare", "audit.json", "audit.json", "--html"),
+        "audit.json": ("report", "extract.json", "--format", "json", "--out"),
+    }
+
+    def run(name, file):
+        monkeypatch.setattr("sys.argv", ["fedaudit", *made[name], file])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return left.value.code, capfd.readouterr()
+
+    for name in pages:
+        assert run(name, name)[0] == run(name, name)[0] == 0
+    for name in made:
+        for file in {*pages, "audit.json", "extract.json"} - {name}:
+            before = Path(file).read_bytes()
+            code, said = run(name, file)
+            assert (code, said.out, len(said.err.splitlines())) == (3, "", 1), (name, file)
+            assert Path(file).read_bytes() == before
+    assert run("audit.json", "audit.json")[0] == 3
+
+
 def test_a_report_is_replaced_by_one_of_the_same_command(tmp_path, demo):
     from dataclasses import replace
 

@@ -27,8 +27,8 @@ from fedaudit.system.failures import raise_unwritable
 from fedaudit.system.files import (
     atomic_folder,
     atomic_text,
+    check_free,
     check_version,
-    existing_parent,
     read_json,
     restrict_to_owner,
     sha256,
@@ -77,8 +77,7 @@ def make(parts: BundleParts, out: Path) -> Bundle:
 
     Raises InputError for parts that are broken or not of one run, UsageError for an unknown mark.
     """
-    if out.exists():
-        raise InputError(f"{out} exists already; choose another --out.")
+    check_free(out, "the bundle")
     estimates, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
     check_one_run(estimates, scores, parts.estimates, parts.scores)
     marks = override_options(marks_file.read(parts.marks), parts.options)
@@ -89,7 +88,6 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     opened = [mark for mark in marks if mark.id in (parts.opened_marks or ids)]
     _check_settings(opened, scores, parts)
     _check_commitments(parts)
-    existing_parent(out.absolute().parent)
     with raise_unwritable(out), atomic_folder(out, 0o700) as folder:
         bundle = _write(parts, estimates, opened, folder)
         restrict_to_owner(folder)

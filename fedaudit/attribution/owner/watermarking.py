@@ -23,7 +23,13 @@ from fedaudit.data import corpus
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.federation.commitments import Commitments
-from fedaudit.system.files import existing_parent, existing_path, read_regular
+from fedaudit.system.files import (
+    check_free,
+    check_target,
+    existing_parent,
+    existing_path,
+    read_regular,
+)
 from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:
@@ -78,12 +84,11 @@ def make(
     check_name(name, Path("--id"), "the mark")
     if name in [mark.id for mark in marks]:
         raise InputError(f"{request.watermark} has a mark {name} already; choose another --id.")
-    if request.out.exists():
-        raise InputError(f"{request.out} exists already; choose another place for the documents.")
+    check_free(request.out, "the documents")
     if request.out.resolve() == request.watermark.resolve():
         raise InputError(f"{request.out} cannot hold both the documents and the marks.")
-    for path in (request.out, request.watermark):
-        existing_parent(path.absolute().parent)  # the file of marks itself may exist
+    check_target(request.watermark)  # which may exist
+    existing_parent(request.watermark.absolute().parent)
     unread: Counter[str] = Counter()
     documents, prompts = _texts(request, unread)
     teacher = load_engine(request.model, request.device, request.dtype)
@@ -133,8 +138,8 @@ def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
 
     A mark without a salt is given one in the owner's file. Raises InputError if `out` exists.
     """
-    if out is not None and out.exists():
-        raise InputError(f"{out} exists already; choose another place for the commitments.")
+    if out is not None:
+        check_free(out, "the commitments")
     marks = marks_file.read(watermark)
     salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
     published_commitments = commitment.public_commitments(salted)

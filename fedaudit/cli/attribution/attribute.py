@@ -196,13 +196,14 @@ def score(
     from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
-    from fedaudit.system.files import existing_parent
+    from fedaudit.system.files import check_target, existing_parent
 
     stored_estimates = files.read(estimates)
     options = settings_by_installed_plugin(set_, "watermark")
     marks = detection.override_options(marks_file.read(watermark), options)
     detection.check_issued(marks, watermark)
-    existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
+    check_target(out)  # which may be there, of earlier rounds
+    existing_parent(out.absolute().parent)
     known_scores = scoring.read_known(out)
     with (
         progress_bars(quiet) as bar,

@@ -41,8 +41,10 @@ def compare(
     from fedaudit.report.renderers import comparison as comparison_page
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
-    from fedaudit.system.outputs import COMPARISON, PAGE, write_output
+    from fedaudit.system.outputs import COMPARISON, COMPARISON_PAGE, check_output, write_output
 
+    if page is not None:
+        check_output(page, COMPARISON_PAGE)
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
     reports = (read_baseline if gate else document.read)(paths[0]), document.read(paths[1])
     if gate:
@@ -62,7 +64,7 @@ def compare(
         write_output(json, texts.dumps(table, indent=2, sort_keys=True) + "\n", COMPARISON)
         print_note(f"Written: {json}")
     if page is not None:
-        write_output(page, comparison_page.render(*reports, comparison), PAGE)
+        write_output(page, comparison_page.render(*reports, comparison), COMPARISON_PAGE)
         print_note(f"Written: {page}")
     return gate_code(gate_result) if gate_result else 0
 

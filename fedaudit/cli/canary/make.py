@@ -83,14 +83,11 @@ def make(
     Secrets come from the operating system's generator, unless there is a --seed. None is in the
     --corpus. Publish the commitment that is printed before anybody trains.
     """
-    from fedaudit.api.errors import InputError
     from fedaudit.canaries import canary_file, generator
     from fedaudit.cli.console import print_note
-    from fedaudit.system.files import existing_parent
+    from fedaudit.system.files import check_free
 
-    if out.exists() or out.is_symlink():
-        raise InputError(f"{out} exists already; choose another place for the canaries.")
-    existing_parent(out.absolute().parent)
+    check_free(out, "the canaries")
     canary_set = generator.make(
         generator.CanaryRequest(
             kind=kind,

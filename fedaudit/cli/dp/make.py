@@ -83,15 +83,12 @@ def make(
     Each is a document of its own: a beginning from the --corpus, and an ending of random words.
     Publish the commitment that is printed before anybody trains.
     """
-    from fedaudit.api.errors import InputError
     from fedaudit.canaries import coin_file, coin_generator
     from fedaudit.cli.console import print_note
     from fedaudit.engine.loading.loader import load_base
-    from fedaudit.system.files import existing_parent
+    from fedaudit.system.files import check_free
 
-    if out.exists() or out.is_symlink():
-        raise InputError(f"{out} exists already; choose another place for the coins.")
-    existing_parent(out.absolute().parent)
+    check_free(out, "the coins")
     request = coin_generator.CoinRequest(
         corpus=corpus,
         base=base,

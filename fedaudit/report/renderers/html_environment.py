@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.report.redaction import make_visible
-from fedaudit.system.outputs import GENERATOR
+from fedaudit.system.outputs import page_generator
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,7 +29,7 @@ def render_page(name: str, content: Mapping[str, Any]) -> str:
         .get_template(f"{name}.html.j2")
         .render(
             **content,
-            generator=GENERATOR,
+            generator=page_generator(name),
             style=_OurText(style),
             script=_OurText(script),
             script_hash=base64.b64encode(digest).decode(),
