@@ -190,8 +190,9 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         )
     if done.strings:
         yield (
-            "Not compared: nicknames, initials, names in another script, numbers in words, and "
-            "encrypted, compressed or hexadecimal data."
+            "Not compared: nicknames, initials, names in another script, dates and numbers written "
+            "otherwise (in words, in another order, without a country code), and encrypted, "
+            "compressed or hexadecimal data."
         )
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."

@@ -22,7 +22,8 @@ DEEPEST = 3
 """How often what was decoded is decoded again."""
 
 _ESCAPE = re.compile(
-    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf/\"'\\]))"
+    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3][0-7]{2})"
+    r"|([nrtbf/\"'\\]))"
 )
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "", "f": " "}
 _QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2})+")
@@ -30,8 +31,11 @@ _SOFT_BREAK = re.compile(r"=\r?\n")
 _HEADER_WORD = re.compile(r"=\?[\w-]+\?([bBqQ])\?([^?\s]*)\?=")
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{8,}={0,2}(?![\w+/=-])")
 _MOJIBAKE = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u2122]+")
-_LATEX = re.compile(r"\\[\"'`^~=.ckHruv]\s?\{?\\?([A-Za-z])\}?")
+_LATEX = re.compile(
+    r"\\(?!u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]{2,6}\})[\"'`^~=.ckHruv]\s?\{?\\?([A-Za-z])\}?"
+)
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|[*`~]")
+_DIGIT = re.compile(r"(?![0-9])\d")
 _BETWEEN = re.compile(r"[\W_]+")
 _UMLAUTS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
@@ -47,10 +51,13 @@ def forms(string: str) -> set[str]:
         if len(words) > 1 or len(spelling) > lookalikes.SHORT:
             result.add(spelling)
         if 1 < len(words) < 4 and not any(map(str.isdigit, spelling)):
-            result.add(" ".join([words[-1], *words[:-1]]))
-        joined = "".join(words)
-        if len(joined) >= SHORTEST_JOINED:
-            result.add(joined)
+            words = [words[-1], *words[:-1]]
+            result.add(" ".join(words))
+        result |= {
+            joined
+            for joined in ("".join(spelling.split()), "".join(words))
+            if len(joined) >= SHORTEST_JOINED
+        }
     return result
 
 
@@ -69,14 +76,17 @@ def readings(text: str) -> Iterator[str]:
 def decodings(text: str) -> Iterator[str]:
     """Yield the text, and what it says once it is decoded, if that is something else."""
     yield text
-    current = text
-    for _ in range(DEEPEST):
-        decoded = _decode(current)
-        if decoded == current:
-            break
-        yield decoded
-        current = decoded
-    for source in {text, current}:
+    ends = {text}
+    for quoted in (True, False) if "=" in text else (False,):
+        current = text
+        for _ in range(DEEPEST):
+            decoded = _decode(current, quoted=quoted)
+            if decoded == current:
+                break
+            yield decoded
+            current = decoded
+        ends.add(current)
+    for source in ends:
         bare = _TAG.sub("", source)
         if bare != source:
             yield bare
@@ -85,8 +95,9 @@ def decodings(text: str) -> Iterator[str]:
                 yield said
 
 
-def _decode(text: str) -> str:
-    if "=" in text:
+def _decode(text: str, *, quoted: bool) -> str:
+    """Return what a text says; "=DE" is a character where it is `quoted`, else a value."""
+    if quoted:
         text = _HEADER_WORD.sub(_header_word, text)
         text = _QUOTED.sub(_from_bytes, _SOFT_BREAK.sub("", text))
     if "\\" in text:
@@ -100,11 +111,10 @@ def _decode(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    digits = match[1] or match[2] or match[3]
-    if digits:
+    if digits := match[1] or match[2] or match[3]:
         code = int(digits, 16)
         return chr(code) if code <= 0x10FFFF else match[0]
-    return _PLAIN_ESCAPES.get(match[4], match[4])
+    return chr(int(match[4], 8)) if match[4] else _PLAIN_ESCAPES.get(match[5], match[5])
 
 
 def _from_bytes(match: re.Match[str]) -> str:
@@ -146,6 +156,7 @@ def _transliterate(text: str) -> str:
 
 def _apart(text: str) -> str:
     """Return the words of a text without accents, in small letters, with one space in between."""
+    text = _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
     visible = next(lookalikes.folded_readings(text))
     if not visible.isascii():
         letters = unicodedata.normalize("NFKD", visible.translate(_BARE))

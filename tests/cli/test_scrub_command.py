@@ -59,8 +59,9 @@ def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
         "  0.4; names by titles, lists and endings: 3 records.",
         "Still there: of 4 different strings that were masked, 2 are elsewhere in OUT,",
         "  unmarked or as a part of other words.",
-        "Not compared: nicknames, initials, names in another script, numbers in words,",
-        "  and encrypted, compressed or hexadecimal data.",
+        "Not compared: nicknames, initials, names in another script, dates and numbers",
+        "  written otherwise (in words, in another order, without a country code), and",
+        "  encrypted, compressed or hexadecimal data.",
         "PII that nobody marked and the detector did not find is in OUT unchanged.",
     ]
     assert Path("in.jsonl").read_bytes() == before
