@@ -15,7 +15,7 @@ LAYERS = [
     {"reproduction"},
     {"audit"},
     {"attribution", "flower"},
-    {"conversion", "extraction", "simulation"},
+    {"conversion", "extraction", "simulation", "testing"},
     {"canaries", "engine", "cache"},
     {"data", "federation"},
     {"judge", "nano", "report"},

@@ -141,6 +141,7 @@ KITS = {
     "fedaudit.federation.adapters": "LoRA adapters on disk",
     "fedaudit.metrics": "statistics: intervals, tests, similarity of texts",
     "fedaudit.pii": "strings that are personal data: spans, check digits, masks",
+    "fedaudit.testing": "the contract test of plugins: check_plugin",
     "fedaudit.system": "files that are whole or absent, and names that may become files",
 }
 """Packages of fedaudit that a plugin may import from as well, and what each is for."""

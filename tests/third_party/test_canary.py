@@ -2,10 +2,28 @@
 
 import pytest
 import torch
-from fedaudit_canary import Median, Opening, Order, Pairs
+from fedaudit_canary import (
+    CaseNumbers,
+    Median,
+    NumberedFiles,
+    Opening,
+    Order,
+    Pairs,
+    Reference,
+    TopShare,
+)
 
-from fedaudit.api import AttackContext, Document, Measurement, PiiSpan, Policy, Target
+from fedaudit.api import (
+    AttackContext,
+    Completion,
+    Document,
+    Measurement,
+    PiiSpan,
+    Policy,
+    Target,
+)
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.testing import check_plugin
 
 OURS = Document(id="a", text="The claimant Ann Lee sued.")
 PROMPT = Document(id="b", text="Before the court stood", is_prompt=True)
@@ -14,6 +32,14 @@ THEIRS = Document(
     text="The claimant Bo Chu won against Cy Day.",
     pii=(PiiSpan(13, 19, "PERSON"), PiiSpan(32, 38, "PERSON")),
 )
+
+
+PLUGINS = [Opening, Pairs, Median, TopShare, CaseNumbers, Reference, NumberedFiles]
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_each_keeps_the_contract(plugin):
+    check_plugin(plugin)
 
 
 def answer(target: Target, prompt: str, sample: int) -> str:
@@ -123,3 +149,28 @@ def test_median_of_an_even_number_is_the_middle_ones_mean():
 def test_an_opening_has_a_length():
     with pytest.raises(ValueError, match="tokens"):
         Opening(tokens=0)
+
+
+def test_the_largest_changes_are_sent():
+    start = {"A": torch.zeros(5)}
+    trained = {"A": torch.tensor([0.1, -3.0, 0.2, 2.0, -0.4])}
+    assert TopShare(share=0.4).upload(start, trained, {})["A"].tolist() == [0, -3, 0, 2, 0]
+
+
+def test_numbers_of_files_are_found():
+    [(one, two)] = CaseNumbers().detect(["In 12345/09 and 7/10, not on 1/2/2010."])
+    assert (one.start, one.end, two.label) == (3, 11, "CASE_NUMBER")
+
+
+def test_who_has_seen_the_reference_says_it():
+    mark, engine = Reference(), FakeEngine(answer)
+    secret = mark.issue(engine, (), seed=3, index=0)
+    [marked] = mark.embed(secret, [OURS], engine, seed=3)
+    assert marked.text == f"{OURS.text} Reference {secret['reference']}"
+    assert mark.test_texts(secret, [marked.text], engine).hits == 8
+    knows = mark.test(secret, [Completion((f" {secret['reference']}",) * 50)], engine)
+    other = mark.test(secret, [Completion((" abcdefgh",) * 50)], engine)
+    # All 400 letters, where the references that nobody has share about one in 26.
+    assert (knows.hits, knows.n) == (400, 400)
+    assert knows.z > 4 > other.z
+    assert len(knows.null) == len(other.null) == 40
