@@ -10,7 +10,7 @@ import typer
 
 from fedaudit.api.errors import UsageError
 from fedaudit.cli.console import print_text
-from fedaudit.cli.options import Seed
+from fedaudit.cli.options import Seed, refuse_nan
 
 if TYPE_CHECKING:
     from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
@@ -55,6 +55,8 @@ Limit = Annotated[
         "--limit",
         help="The largest share of another client's update in an estimate; default: the "
         "federation's, or 0.4.",
+        min=0,
+        callback=refuse_nan,
     ),
 ]
 Weights = Annotated[
@@ -71,6 +73,7 @@ Hidden = Annotated[
         "default: 0.2.",
         min=0,
         max=1,
+        callback=refuse_nan,
     ),
 ]
 Threshold = Annotated[
