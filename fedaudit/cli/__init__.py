@@ -40,7 +40,7 @@ import typer.core
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
+from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, InputError, Interrupted, UsageError
 from fedaudit.cli import canary, dp, gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
@@ -68,7 +68,7 @@ from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
-from fedaudit.system.failures import machine_failure
+from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_limit
 
 # Help texts have no markup: rich, which takes longer to load than they do, is not asked for them.
 typer.core.HAS_RICH = False
@@ -214,7 +214,10 @@ def _run() -> int:  # noqa: PLR0911, one for each way to end
             return int(error.exit_code)
         if interrupt_received():
             return _report_interrupt()
-        if failure := machine_failure(error):
+        failure = machine_failure(error)
+        if failure is None and near_memory_limit():
+            failure = InputError(NO_MEMORY)
+        if failure:
             _say(str(failure))
             return failure.exit_code
         return _bug(error)

@@ -43,6 +43,9 @@ LONGEST_LOOK = 2**16
 EMPTY = ""
 """Counts the records without any text among the names of fields that are not read."""
 
+LONGEST_TEXT = 2**20
+"""Characters of the longest text that a model is asked about: a tokenizer takes some 500 bytes for
+each of them."""
 MAX_LISTED = 12
 """The most fields that are named as not read."""
 
@@ -54,6 +57,8 @@ class CorpusRecord:
     fields: Mapping[str, Any]
     content: RecordContent
     document: Document
+    position: str
+    """Its file and line."""
 
 
 OpenFile = Callable[[Path], BinaryIO]
@@ -71,11 +76,17 @@ def read(
     Raises InputError naming file and line for anything that is not a record, and for a file
     without any. Blank lines are passed over; a byte-order mark and CRLF are accepted. A record
     without an id gets one from its content, so the order of the lines changes no id. `unread`
-    counts the records that have an unknown field, by its name.
+    counts the records that have an unknown field, by its name. A text of over LONGEST_TEXT
+    characters is refused.
     """
     for record in read_records(path, template, unread, open_file):
         if unread is not None:
             unread.update(set(record.content.unread))
+        if len(record.document.text) > LONGEST_TEXT:
+            raise InputError(
+                f"{record.position} has a text of {len(record.document.text):,} characters; "
+                f"{LONGEST_TEXT:,} are read at most: cut it into records."
+            )
         yield record.document
 
 
@@ -109,7 +120,7 @@ def read_records(
                 "ids must differ."
             )
         lines[document.id] = position
-        yield CorpusRecord(fields, content, document)
+        yield CorpusRecord(fields, content, document, where)
     if not lines and empty:
         raise empty
     if not lines:

@@ -25,6 +25,9 @@ _MEMORY = re.compile(
 )
 ARITY = re.compile(r"([\w.<>]+)\(\) (?:takes|missing|got) ")
 """The message of a call that does not fit the function's signature, and the function's name."""
+_USED = re.compile(r"(?m)^(VmPeak|VmData):\s+(\d+) kB$")
+_CLOSE = 2**26
+"""Bytes below a limit on memory from where on an allocation may have failed."""
 NO_MEMORY = "The memory that this machine, or a limit, leaves is not enough for it."
 
 
@@ -87,6 +90,26 @@ def machine_failure(error: BaseException) -> FedauditError | None:
     if found.filename is not None and found.errno in PLACES:
         return InputError(f"{_short(found.filename)} cannot be used: {found.strerror}.")
     return None
+
+
+def near_memory_limit() -> bool:
+    """Tell whether this process has come close to a limit on its memory (`ulimit -v`, `ulimit -d`).
+
+    Libraries that catch a failed allocation while they are imported, as spaCy's do, fail later,
+    with an error that has nothing of it.
+    """
+    try:
+        import resource
+
+        status = Path("/proc/self/status").read_text()
+    except (ImportError, OSError, MemoryError):
+        return False
+    used = {name: int(kib) * 1024 for name, kib in _USED.findall(status)}
+    for limit, name in ((resource.RLIMIT_AS, "VmPeak"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY and used.get(name, 0) > most - _CLOSE:
+            return True
+    return False
 
 
 def is_machine_failure(error: BaseException) -> bool:

@@ -302,3 +302,19 @@ def test_spans_that_cut_words_are_counted(tmp_path):
     assert corpus.cut_caveat(Path("a.jsonl"), [document]) == [
         "a.jsonl: 1 of 3 annotated spans begins or ends inside a word; check its offsets"
     ]
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_text_is_as_long_as_a_tokenizer_takes(tmp_path, name, extra):
+    long = "ab " * (corpus.LONGEST_TEXT // 3) + "a" * (corpus.LONGEST_TEXT % 3 + extra)
+    path = tmp_path / name
+    path.write_text(f"text\n{long}\n" if name.endswith("csv") else json.dumps({"text": long}))
+    if extra:
+        with pytest.raises(InputError, match=r"has a text of 1,048,577 characters"):
+            list(corpus.read(path, template("fed_pii")))
+    else:
+        [document] = corpus.read(path, template("fed_pii"))
+        assert document.text == long
+    [record] = corpus.read_records(path, template("fed_pii"))  # which no tokenizer reads
+    assert record.document.text == long

@@ -125,7 +125,7 @@ def marked(record: dict[str, Any], *strings: tuple[str, str]) -> MarkedRecord:
         for at in [said.text.index(string)]
     )
     document = Document(id="a", text=said.text, **said.fields, pii=spans)
-    whole = CorpusRecord(record, said, document)
+    whole = CorpusRecord(record, said, document, "r.jsonl, line 1")
     around = {at: Document(id="b", text=text, pii=()) for at, text in other_strings(whole).items()}
     return MarkedRecord(whole, document, around)
 

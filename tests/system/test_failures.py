@@ -1,6 +1,8 @@
 """A failure of the machine is found under the errors that libraries make of it."""
 
 import errno
+import subprocess
+import sys
 
 import pytest
 
@@ -52,3 +54,20 @@ def test_a_file_that_cannot_be_written_is_told_from_bad_data(tmp_path, number):
         raise OSError(number, "no")
     assert is_machine_failure(raised.value)
     assert not is_machine_failure(InputError("a.json is not JSON."))
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+@pytest.mark.parametrize(("room", "near"), [(2**24, True), (2**29, False)])
+def test_a_process_that_comes_close_to_a_limit_on_memory_knows(limit, room, near):
+    if sys.platform != "linux":
+        pytest.skip("/proc is Linux's")
+    code = f"""
+import re, resource
+from fedaudit.system.failures import near_memory_limit
+assert not near_memory_limit()
+name = {"VmPeak" if limit == "RLIMIT_AS" else "VmData"!r}
+used = int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+resource.setrlimit(resource.{limit}, (used + {room}, used + {room}))
+assert near_memory_limit() == {near}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
