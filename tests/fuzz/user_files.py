@@ -71,8 +71,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "canary measure": ("canary", "measure", "c.json", "fedaudit-nano", "--adapter", "lora",
                        "--references", "2", "--space-limit", "2", *BRIEF),
 }  # fmt: skip
-RECORDS = ("own.jsonl", "victim.jsonl", "corpus.jsonl")
-"""What --force may replace."""
+RECORDS = ("own.jsonl", "victim.jsonl", *(f"fed/data/c{number}.jsonl" for number in range(4)))
+"""Files of records, which --force may replace."""
 REPORTS = ("second.json", "gated.json", "deployed.json")
 """Reports of the same command as example.json, whose place a further one takes."""
 SLOW = {
