@@ -16,6 +16,8 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import PiiSpan
 from fedaudit.data.conversation import text_of
 from fedaudit.pii.normalized_search import normalize
+from fedaudit.pii.spans import cuts_word
+from fedaudit.pii.taxonomy import category
 
 OTHER_NAMES = (
     *("entities", "privacy_mask", "annotations", "annotation", "label", "labels", "spans"),
@@ -23,8 +25,15 @@ OTHER_NAMES = (
     *("token_labels", "mbert_bio_labels"),
 )
 """What others call the annotation of a record."""
-_START = ("start", "start_offset", "start_position", "begin", "beginoffset", "start_char", "from")
+TOKENS = ("tokens", "tokenized_text", "words")
+"""What others call the words of a text, which some of them count in place of its characters."""
+_START = (
+    *("start", "start_offset", "start_position", "begin", "beginoffset", "start_char", "from"),
+    "offset",
+)
 _END = ("end", "end_offset", "end_position", "endoffset", "end_char", "to")
+_LENGTH = ("length", "len")
+_LISTS = ("spans", "entities", "entity_mentions")
 _LABEL = ("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group")
 _QUOTE = ("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text")
 
@@ -41,6 +50,28 @@ class _Quoted(NamedTuple):
 def is_annotation(value: Any) -> bool:
     """Tell whether a value is the annotation of a text rather than the class of a record."""
     return isinstance(value, Mapping | list) and any(_has_offsets(item) for item in _items(value))
+
+
+def names_people(value: Any) -> bool:
+    """Tell whether a value is annotation whose labels the taxonomy knows, whatever its name."""
+    if not isinstance(value, list) or not is_annotation(value):
+        return False
+    labels = [label for item in _items(value) for _, _, label, _ in [_fields(item)]]
+    return any(isinstance(label, str) and category(label) is not None for label in labels)
+
+
+def counts_tokens(annotation: Any, tokens: Any, text: str) -> bool:
+    """Tell whether offsets count the words of a text: as characters they would cut words."""
+    if not (isinstance(tokens, list) and tokens and all(isinstance(one, str) for one in tokens)):
+        return False
+    found = [_fields(item) for item in _items(annotation)]
+    spans = [(start, end) for start, end, _, quote in found if quote is None]
+    numbers = [(s, e) for s, e in spans if type(s) is int and type(e) is int]
+    fit = bool(numbers) and all(0 <= s <= e <= len(tokens) for s, e in numbers)
+    return fit and any(
+        cuts_word(text, s) or cuts_word(text, e) or text[s:e].strip() != text[s:e] or s == e
+        for s, e in numbers
+    )
 
 
 def would_be_lost(name: str, value: Any) -> bool:
@@ -97,10 +128,16 @@ def read_spans(annotation: Any, text: str, where: str) -> tuple[PiiSpan, ...]:
 
 
 def _items(annotation: Any) -> Iterator[Any]:
-    """Yield the spans of a list, of Label Studio's results, or of a list under `spans`."""
+    """Yield the spans of a list, of Label Studio's results, of annotators, or under `spans`."""
     if isinstance(annotation, Mapping):
-        inner = next((annotation[key] for key in ("spans", "entities") if key in annotation), None)
-        yield from _items(inner) if isinstance(inner, list) else [annotation]
+        inner = next((annotation[key] for key in _LISTS if key in annotation), None)
+        people = [one for one in annotation.values() if isinstance(one, Mapping)]
+        if isinstance(inner, list):
+            yield from _items(inner)
+        elif people and all("entity_mentions" in one for one in people):
+            yield from (item for one in people for item in _items(one))
+        else:
+            yield annotation
         return
     for item in annotation:
         if isinstance(item, Mapping) and isinstance(item.get("result"), list):
@@ -112,8 +149,11 @@ def _items(annotation: Any) -> Iterator[Any]:
 
 
 def _has_offsets(item: Any) -> bool:
-    start, end, _, _ = _fields(item)
-    return type(start) is int and type(end) is int
+    """Tell whether an item has offsets, be they in a form that is refused: text or decimals."""
+    return all(
+        type(value) in (int, float) or (isinstance(value, str) and value.strip().isdigit())
+        for value in _fields(item)[:2]
+    )
 
 
 def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
@@ -131,6 +171,9 @@ def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
         next((lower[key] for key in keys if lower.get(key) is not None), None)
         for keys in (_START, _END, _LABEL, _QUOTE)
     )
+    if end is None and type(start) is int:
+        length = next((lower[key] for key in _LENGTH if lower.get(key) is not None), None)
+        end = start + length if type(length) is int else None
     if isinstance(label, list) and len(label) == 1:
         label = label[0]
     return start, end, label, quote

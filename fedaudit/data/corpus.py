@@ -414,6 +414,11 @@ def _spans(
         return None
     if formats.ALIASES.get(name.strip().casefold()) and not isinstance(annotation, list):
         raise InputError(f"{where}: 'pii' must be a list of spans.")
+    tokens = (value for key, value in fields.items() if key in annotated_spans.TOKENS)
+    if any(annotated_spans.counts_tokens(annotation, one, document.text) for one in tokens):
+        raise InputError(
+            f"{where}: {name!r} counts words rather than characters; write offsets of the text."
+        )
     return annotated_spans.read_spans(annotation, document.text, where)
 
 

@@ -157,6 +157,9 @@ def _annotation(record: Mapping[str, Any], where: str) -> str | None:
                 f"{where}: {name!r} is annotation without offsets, which would be lost; write it "
                 "as 'pii', a list of spans with 'start', 'end' and 'label', or rename the field."
             )
+    others = (name for name in sorted(record) if annotated_spans.names_people(record[name]))
+    if not readable:
+        readable = [name for name in others if not _has_role(name, "turns")][:1]
     empty = [name for name, value in fields.items() if value == [] and name not in ("label", "ner")]
     return next(iter([*readable, *empty]), None)
 

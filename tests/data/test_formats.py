@@ -169,6 +169,7 @@ def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
         ({"messages": [{**ASKED, "content": [{"text": 5}]}]}, "'messages.content' must be"),
         ({"text": "a", "entities": ["b"]}, "'entities' is annotation without offsets"),
         ({"text": "a", "entities": {"NAME": ["b"]}}, "'entities' is annotation without offsets"),
+        ({"text": "By Quo", "tags": [{"start": "3", "end": "6", "type": "NAME"}]}, "numbers"),
         ({"text": "By Quo", "tokens": ["By", "Quo"], "ner_tags": [0, 1]}, "without offsets"),
         ({"messages": [ASKED, {**SAID, "content": "\ud800"}]}, "half a surrogate"),
         ({"prompt": "Q", "completion": [SAID]}, "'completion' must be a string"),
@@ -259,6 +260,20 @@ SPAN = {"start": 3, "end": 6, "label": "PERSON"}
         {"annotations": [{"start_offset": 3, "end_offset": 6, "entity_type": "PERSON"}]},
         {"annotations": [{"result": [{"value": {"start": 3, "end": 6, "labels": ["PERSON"]}}]}]},
         {"privacy_mask": [{"value": "Quo", "start": 3, "end": 6, "label": "PERSON"}]},
+        {"ents": [{"start": 3, "end": 6, "label": "PERSON"}]},
+        {"entities": [{"category": "PERSON", "offset": 3, "length": 3, "text": "Quo"}]},
+        {
+            "annotations": {
+                "first": {
+                    "entity_mentions": [
+                        {"start_offset": 3, "end_offset": 6, "span_text": "Quo", "label": "PERSON"}
+                    ]
+                },
+                "second": {"entity_mentions": [SPAN]},
+            }
+        },
+        {"privacy_mask": [SPAN], "span_labels": [[0, 6, "PERSON"]]},
+        {"sentences": [{"start": 0, "end": 7, "label": "claim"}], "spans": [SPAN]},
         {"privacy_mask": "[{'value': 'Quo', 'start': 3, 'end': 6, 'label': 'PERSON'}]"},
         {"pii": [SPAN, SPAN, {"start": 4, "end": 6, "label": "PERSON"}]},
         {"pii": [{**SPAN, "end": 5, "surface": "Quo"}]},
@@ -267,6 +282,23 @@ SPAN = {"start": 3, "end": 6, "label": "PERSON"}
 def test_annotation_is_read_as_tools_write_it(fields):
     document = corpus.parse_document({"text": "By Quo.", **fields}, template("fed_pii"), "here")
     assert document.pii == (PiiSpan(3, 6, "PERSON"),)
+
+
+def test_a_list_of_other_things_with_offsets_is_no_annotation():
+    fields = {"text": "By Quo.", "sentences": [{"start": 0, "end": 7, "label": "claim"}]}
+    assert corpus.parse_document(fields, template("fed_pii"), "here").pii is None
+
+
+def test_offsets_that_count_words_are_refused():
+    words = {"text": "The bill of Ann Quo", "tokens": ["The", "bill", "of", "Ann", "Quo"]}
+    fields = {**words, "ner": [[3, 4, "person"]]}
+    with pytest.raises(InputError, match="'ner' counts words rather than characters") as caught:
+        corpus.parse_document(fields, template("fed_pii"), "here")
+    assert "Quo" not in str(caught.value)
+    fields = {**words, "ner": [[12, 19, "person"]]}
+    assert corpus.parse_document(fields, template("fed_pii"), "here").strings() == (
+        ("Ann Quo", "person"),
+    )
 
 
 @pytest.mark.parametrize("label", ["positive", 1, True, ["a", "b"], None])
