@@ -45,6 +45,11 @@ class Cost:
             self.estimated or other.estimated,
         )
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether any of it is known, or there is nothing to ask."""
+        return bool(self.continuations or self.scored or not self.unknown)
+
     def describe(self) -> str:
         """Return the cost in words."""
         quantities = [
@@ -99,6 +104,15 @@ def cost_of(inputs: Inputs[Any]) -> Cost:
         continuations = sum(min(request.protocol.sample, count) for count in counts)
         return Cost(continuations, continuations * request.protocol.new_tokens)
     return _canaries(inputs) if isinstance(inputs, ExposureInputs) else Cost()
+
+
+def documents_of(inputs: Inputs[Any]) -> Sequence[Document]:
+    """Return documents that a step asks about, to try a model's speed on."""
+    if isinstance(inputs, AttackInputs):
+        return inputs.tried.documents
+    if isinstance(inputs, CrossClientInputs | MemorizationInputs):
+        return next((file.documents for file in inputs.clients.values()), ())
+    return ()
 
 
 def _canaries(inputs: ExposureInputs) -> Cost:

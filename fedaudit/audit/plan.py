@@ -1,10 +1,10 @@
 """What an audit will do, what it leaves out, and why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaudit.api.errors import FedauditError, UsageError
+from fedaudit.api.errors import FedauditError, UsageError, unknown_name_error
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, ResolvedRequest, resolve_request
 from fedaudit.audit.input_files import InputReader
@@ -20,6 +20,7 @@ from fedaudit.audit.request import (
     Protocol,
 )
 from fedaudit.audit.resolve import resolve
+from fedaudit.config import registry
 from fedaudit.config.options import merge_tables
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {"contextual": {"new_tokens": 20}}
@@ -102,18 +103,27 @@ def make_plan(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     commitment: str = "",
     quick: bool = False,
+    attacks: Sequence[str] = (),
     reader: InputReader,
 ) -> Plan:
     """Return every step that the available material allows, resolved without a model.
 
-    `common` are the fields that all requests have. Raises UsageError where there is no step, and
-    what the commands of the steps raise for a wrong option or file.
+    `common` are the fields that all requests have; `attacks` are made in addition. Raises
+    UsageError where there is no step, and what the commands of the steps raise for a wrong option
+    or file.
     """
     chosen = merge_tables(merge_tables(OPTIONS, QUICK_OPTIONS if quick else {}), options or {})
-    left_out = dict(_left_out(material, quick=quick))
+    offered = registry.plugins("attack")
+    if unknown := [name for name in attacks if name not in offered]:
+        raise unknown_name_error("attack", unknown[0], offered)
+    if attacks and not material.prefixes:
+        raise UsageError(f"The attack {attacks[0]} needs the attacker's documents: --prefixes.")
+    left_out = {name: why for name, why in _left_out(material, quick=quick) if name not in attacks}
     steps = {
         STEPS[type(request)]: resolve(request, reader)
-        for request in _requests(material, _Fields(common, chosen), commitment, quick=quick)
+        for request in _requests(
+            material, _Fields(common, chosen), commitment, attacks, quick=quick
+        )
     }
     if not steps:
         raise UsageError(
@@ -142,7 +152,7 @@ class _Fields:
 
 
 def _requests(
-    material: Material, fields: _Fields, commitment: str, *, quick: bool
+    material: Material, fields: _Fields, commitment: str, further: Sequence[str], *, quick: bool
 ) -> Iterator[AuditRequest]:
     """Yield the requests that the available material allows."""
     every = (
@@ -152,7 +162,8 @@ def _requests(
         and not material.audited.deployment
     )
     if material.prefixes:
-        attacks = _attacks(material, pairs=every, quick=quick)
+        planned = _attacks(material, pairs=every, quick=quick)
+        attacks = tuple(dict.fromkeys((*planned, *further)))
         yield ExtractionRequest(
             **fields.request_fields(*attacks),
             attacks=attacks,

@@ -72,6 +72,7 @@ def prepare(
     declared_by: str = "",
     parties: Mapping[str, str] | None = None,
     quick: bool = False,
+    attacks: Sequence[str] = (),
     round: int | None = None,  # noqa: A002
     client: str | None = None,
     options: Options | None = None,
@@ -132,7 +133,13 @@ def prepare(
         "vllm": vllm,
     }
     plan = make_plan(
-        material, common, options=options, commitment=commitment, quick=quick, reader=reader
+        material,
+        common,
+        options=options,
+        commitment=commitment,
+        quick=quick,
+        attacks=attacks,
+        reader=reader,
     )
     request = AssessmentRequest(
         **common,

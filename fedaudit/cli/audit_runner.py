@@ -56,12 +56,15 @@ def run_audit(
     quiet: bool,
     resume: bool,
     shard: str | None,
+    dry_run: bool = False,
     reader: "InputReader | None" = None,
 ) -> int:
     """Run or resume the requested audit, show its report, and return the exit code.
 
-    `reader` has read what the request was made from.
+    `reader` has read what the request was made from. A dry run only prints what it would cost.
     """
+    if dry_run:
+        return _print_cost(request, reader)
     from fedaudit.audit.session import AuditSession
 
     session = AuditSession(
@@ -88,6 +91,35 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
         print_note(f"The leaks stand in plain text in {folder / 'revealed.jsonl'}.", quiet=quiet)
     print_note(f"The report is {folder / 'report.json'}.", quiet=quiet)
     return verdict_code(report)
+
+
+def _print_cost(request: "AuditRequest", reader: "InputReader | None") -> int:
+    """Print what an audit would ask, and the time that it would take on this machine."""
+    from fedaudit.api.records import Target
+    from fedaudit.audit import access
+    from fedaudit.audit.cost import cost_of, documents_of, try_speed
+    from fedaudit.audit.input_files import InputReader
+    from fedaudit.audit.resolve import resolve
+    from fedaudit.cli.audit.plan_text import duration, print_lines
+
+    inputs = resolve(request, reader or InputReader())
+    audited, cost = inputs.audited, cost_of(inputs)
+    models = "tuned model and its base" if audited.untuned else "model"
+    lines = [
+        f"Model: {audited.base}, adapter {audited.adapter_name or 'none'}",
+        f"Asked of the {models}{' each' if audited.untuned else ''}: {cost.describe()}",
+    ]
+    if audited.served:
+        lines.append("Time: not known of a server; the audit shows its requests before the first.")
+    elif documents := documents_of(inputs):
+        engine, _ = access.load_engine(audited, inputs.form, request)
+        target = Target(name="base") if audited.deployment else audited.tuned
+        seconds = try_speed(engine, target, documents).seconds(cost, 2 if audited.untuned else 1)
+        apart = f" without {', '.join(cost.unknown)}" if cost.unknown else ""
+        time = f"about {duration(seconds)} at most{apart}" if cost.is_counted else "not known"
+        lines.append(f"Time: {time}, not counting reading and loading")
+    print_lines(lines)
+    return 0
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from fedaudit.cli.options import (
     Client,
     Detector,
     Device,
+    DryRun,
     Dtype,
     Engine,
     Json,
@@ -142,6 +143,7 @@ def extract(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> int:
     """Pull personal data out of a model, beyond what its base gives.
@@ -183,7 +185,7 @@ def extract(
         raise UsageError(f"{stray} belongs to no option: name every file with an option.")
     files = [*clients, *map(Path, named)] if clients else []
     run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
-    run_options |= {"resume": resume, "shard": shard}
+    run_options |= {"resume": resume, "shard": shard, "dry_run": dry_run}
     if matrix:
         _refuse_single_client_options(
             {

@@ -12,6 +12,7 @@ from fedaudit.cli.options import (
     Client,
     Detector,
     Device,
+    DryRun,
     Dtype,
     Engine,
     Json,
@@ -77,6 +78,7 @@ def infer(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> int:
     """Mask personal data, and see how often the model picks it.
@@ -118,4 +120,5 @@ def infer(
         quiet=quiet,
         resume=resume,
         shard=shard,
+        dry_run=dry_run,
     )

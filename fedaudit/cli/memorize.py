@@ -14,6 +14,7 @@ from fedaudit.cli.options import (
     BatchSize,
     Detector,
     Device,
+    DryRun,
     Dtype,
     Engine,
     Json,
@@ -150,6 +151,7 @@ def memorize(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> int:
     """Measure whose texts a federation's model continues for whom.
@@ -205,6 +207,7 @@ def memorize(
         quiet=quiet,
         resume=resume,
         shard=shard,
+        dry_run=dry_run,
         reader=reader,
     )
 

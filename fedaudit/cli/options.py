@@ -64,6 +64,12 @@ Engine = Annotated[
         "cluster, or in vLLM on N GPUs.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Only check the input, and say what would be asked and how long it takes."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Scale = Annotated[
     str,

@@ -83,6 +83,23 @@ def test_without_documents_there_is_nothing_to_attack_with(here):
         pair(victim=Path("nobody.jsonl"))
 
 
+def test_attacks_may_be_named_in_addition(here):
+    plan = make_plan(pair(), COMMON, attacks=("superset", "verbatim"), reader=InputReader())
+    planned = ("contextual", "verbatim", "untargeted", "benign", "superset")
+    assert plan.requests["extraction"].attacks == planned
+    assert cost_of(plan.steps["extraction"]).unknown == ("superset",)
+    quick = make_plan(pair(), COMMON, attacks=("benign",), quick=True, reader=InputReader())
+    assert quick.requests["extraction"].attacks == ("contextual", "verbatim", "benign")
+    with pytest.raises(UsageError, match=r"attack named 'superlative'.*superset"):
+        make_plan(pair(), COMMON, attacks=("superlative",), reader=InputReader())
+
+
+def test_a_cost_that_is_unknown_is_no_cost_of_nothing():
+    assert Cost().is_counted
+    assert Cost(scored=1, unknown=("a",)).is_counted
+    assert not Cost(unknown=("a",)).is_counted
+
+
 def test_two_files_give_what_one_victim_allows(here):
     plan = make_plan(pair(), COMMON, reader=InputReader())
     assert list(plan.steps) == ["extraction", "inference"]

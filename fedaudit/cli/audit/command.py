@@ -141,6 +141,12 @@ def audit(
             help="A client's records, if the folder keeps none; give it once for each client.",
         ),
     ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attack", help="An attack to make in addition, by its plugin's name; repeatable."
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
     ] = False,
@@ -194,6 +200,7 @@ def audit(
         declared_by=declared_by,
         parties=party_titles(party or ()),
         quick=quick,
+        attacks=attack or (),
         round=round_,
         client=client,
         options=settings_by_installed_plugin(set_, "attack", "detector", "defense"),
@@ -221,15 +228,13 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
     from fedaudit.api.records import Target
     from fedaudit.audit import access
-    from fedaudit.audit.attacks import AttackInputs
-    from fedaudit.audit.cost import cost_of, try_speed
+    from fedaudit.audit.cost import cost_of, documents_of, try_speed
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     material, plan, inputs = prepared.material, prepared.plan, prepared.inputs
     costs = {name: cost_of(step) for name, step in plan.steps.items()}
-    attacks = (step for step in plan.steps.values() if isinstance(step, AttackInputs))
-    documents = next((step.tried.documents for step in attacks), ())
+    documents = next(filter(None, map(documents_of, plan.steps.values())), ())
     speed = None
     if documents:
         engine, _ = access.load_engine(material.audited, inputs.form, inputs.request)

@@ -29,14 +29,16 @@ def plan_lines(
         if speed is not None:
             seconds = speed.seconds(cost, 2 if material.audited.adapter else 1)
             total += seconds
-            took = f"; about {duration(seconds)} at most"
+            took = f"; about {duration(seconds)} at most" if cost.is_counted else ""
         yield f"  {name} ({_attacks(plan, name)}): {cost.describe()}{took}"
         yield f"    shows {SHOWS[name]}"
     if plan.attribution:
         yield "  attribution (fed_attr): fedaudit attribute --dry-run says what it costs"
         yield f"    shows {SHOWS['attribution']}"
     if speed is not None:
-        yield f"  in all: about {duration(total)} at most, not counting reading and loading"
+        unknown = ", ".join(name for cost in costs.values() for name in cost.unknown)
+        apart = f" without {unknown}" if unknown else ""
+        yield f"  in all: about {duration(total)} at most{apart}, not counting reading and loading"
     yield ""
     if plan.left_out:
         yield "Left out"

@@ -11,7 +11,7 @@ NAME, TABLE = "fedaudit.toml", "audit"
 KEYS = (
     *("target", "adapter", "prefixes", "victim", "held-out", "canaries", "commitment"),
     *("watermark", "policy", "release", "position", "declared-by", "party", "round", "client"),
-    *("detector", "pattern", "template", "seed"),
+    *("attack", "detector", "pattern", "template", "seed"),
 )
 """The options of `fedaudit audit` that the file may set: what is audited, and by which rules.
 Output paths and settings of the machine are left out: the file may come from another party."""
