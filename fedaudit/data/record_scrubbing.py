@@ -22,11 +22,15 @@ _FIELD_LABELS = {
         r"|surname|patient|vorname|nachname|nom|prenom|apellidos?|cognome|naam|姓名"
     ),
     "PHONE_NUMBER": (
-        r"(?:\w+_)?(?:tele)?(?:phone|mobile|cell|fax|tel)(?:_?(?:number|no|nr))?|电话|手机"
+        r"(?:\w+_)?(?:tele)?(?:phone|mobile|cell|fax|tel)(?:_?(?:number|no|nr))?"
+        r"|(?:mobil)?t[eé]l[eé](?:fon|phone|fono|fone|foon)(?:_?(?:nummer|nr))?|telefono"
+        r"|(?:handy|mobil)(?:_?(?:nummer|nr))?|电话|手机"
     ),
-    "BIRTHDAY": r"(?:date_of_birth|birth_?(?:date|day)|dob|born|geburtsdatum|出生日期|生日)",
+    "BIRTHDAY": r"(?:date_of_birth|birth_?(?:date|day)|dob|born|geburts(?:datum|tag)"
+    r"|date_(?:de_)?naissance|fecha_(?:de_)?nacimiento|data_(?:di_)?nascita|出生日期|生日)",
     "EMAIL_ADDRESS": r"(?:\w+_)?e_?mail(?:_?address)?",
-    "ADDRESS": r"(?:\w+_)?(?:address|street|postcode|zip(?:_?code)?)|住址|地址",
+    "ADDRESS": r"(?:\w+_)?(?:address|street|postcode|zip(?:_?code)?)|adresse"
+    r"|anschrift|strasse|plz|direcci[oó]n|indirizzo|住址|地址",
     "ID_CARD": r"(?:national_|identity_|id_)(?:id|card|number|no|nr)|身份证号?",
     "SSN": (
         r"ssn|nino|nhs_?(?:number|no)|social_?security(?:_?(?:number|no))?"
