@@ -69,7 +69,7 @@ def render(report: Row) -> str:
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(_harmless(log), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def rule_id(judgement: Row) -> str:
@@ -192,14 +192,19 @@ def _result(
         "ruleId": rule,
         "kind": kind,
         "level": level,
-        "message": {"text": make_visible(text).replace("](", "] (")},  # a link in no viewer
+        "message": {"text": text},
         "partialFingerprints": {FINGERPRINT: digest},
-        "properties": _visible(properties),
+        "properties": dict(properties),
     }
 
 
-def _visible(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: make_visible(v) if isinstance(v, str) else v for k, v in properties.items()}
+def _harmless(value: Any) -> Any:
+    """Return a log whose texts have no hidden character and no link, in whichever viewer."""
+    if isinstance(value, dict):
+        return {name: _harmless(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_harmless(item) for item in value]
+    return make_visible(value).replace("](", "] (") if isinstance(value, str) else value
 
 
 def _location(report: Row) -> dict[str, Any]:
@@ -207,7 +212,7 @@ def _location(report: Row) -> dict[str, Any]:
     target = report["target"]
     path = Path(target["adapter"]) if target["adapter"] else None
     if path is None:
-        return {"logicalLocations": [{"name": make_visible(target["base"] or "model")}]}
+        return {"logicalLocations": [{"name": target["base"] or "model"}]}
     parts = path.parts[-3:] if path.is_absolute() else path.parts
     uri = "/".join(part for part in parts if part not in ("/", "..", "."))
     encoded = quote(make_visible(f"{uri}/adapter_model.safetensors"))
