@@ -58,19 +58,21 @@ def manager() -> pluggy.PluginManager:
     if clash := [name for name, count in Counter(e.name for e in entries).items() if count > 1]:
         owners = ", ".join(sorted({e.dist.name for e in entries if e.name == clash[0] and e.dist}))
         raise PluginError(f"Two plugins share the entry-point name {clash[0]!r}: {owners}.")
+    _loading.clear()
     for entry in entries:
         _loading.append((entry.name, entry.dist.name if entry.dist else "an unknown package"))
         try:
             pm.load_setuptools_entrypoints(GROUP, name=entry.name)
             pm.check_pending()
         except (Exception, SystemExit, GeneratorExit) as error:
+            _loading.clear()
             owner, why = (
                 entry.dist.name if entry.dist else "an unknown package",
                 _load_problem(error),
             )
             raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {why}") from error
-        finally:
-            _loading.pop()
+        # Of a KeyboardInterrupt it stays: where signals are known it is asked whose that was.
+        _loading.clear()
     return pm
 
 

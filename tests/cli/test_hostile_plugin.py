@@ -104,6 +104,14 @@ def test_a_package_that_does_not_load_is_named_in_a_line(run, source, says, word
     assert says in line
 
 
+@pytest.mark.parametrize("words", WORDS[:2])
+def test_an_interrupt_that_a_package_raises_while_it_loads_is_its_own(run, words):
+    done = run("raise KeyboardInterrupt", *words)
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (70, "")
+    assert "odd-package" in line
+
+
 @pytest.mark.parametrize("words", [("profiles", "p.toml"), WORDS[2]])
 def test_a_profile_with_escapes_is_refused_in_a_line(run, words):
     done = run(ATTACK, *words)
