@@ -118,7 +118,8 @@ def inline_svg(figure: "Figure", title: str) -> str:
         )
     root = ElementTree.fromstring(file.getvalue())
     _strip(root)
-    _rename_ids(root, f"f{sha256(file.getvalue().encode()).hexdigest()[:8]}-")
+    drawing = sha256(f"{title}\n{file.getvalue()}".encode()).hexdigest()
+    _rename_ids(root, f"f{drawing[:8]}-")
     return ElementTree.tostring(_add_svg_title(root, title), encoding="unicode")
 
 

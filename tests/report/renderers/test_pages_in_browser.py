@@ -9,9 +9,11 @@ import os
 import shutil
 import struct
 from pathlib import Path
+from urllib.request import url2pathname
 
 import attributed_report
 import gated_report
+import html5lib
 import memorized_report
 import pytest
 from example_report import example, hostile
@@ -105,6 +107,16 @@ NAMES = (
     *("annex of attribution", "annex of extraction", "attribution", "comparison"),
     *("extraction", "gate", "hostile", "index", "memorization", "nothing"),
 )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_valid_html(name, pages):
+    text = Path(url2pathname(pages[name].removeprefix("file://"))).read_text("utf-8")
+    parser = html5lib.HTMLParser()
+    document = parser.parse(text)
+    assert parser.errors == []
+    ids = [one.get("id") for one in document.iter() if one.get("id")]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.fixture
