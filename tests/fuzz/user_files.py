@@ -11,6 +11,7 @@ ends with a result or in one line.
 import errno
 import fcntl
 import io
+import json
 import os
 import random
 import resource
@@ -192,8 +193,9 @@ def make_template(folder: Path) -> None:
         make(folder)
     shutil.rmtree(folder / "bundle")
     for name in ("own.jsonl", "victim.jsonl"):  # so that the detector is asked
-        bare = (folder / name).read_text().replace('"pii": [', '"was": [')
-        (folder / name).write_text(bare)
+        records = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        bare = [json.dumps({**record, "pii": None}) for record in records]
+        (folder / name).write_text("\n".join(bare) + "\n")
     targets.TARGETS["folders"].make(folder)
     (folder / "second.json").write_text(document.dumps(example().to_json()))
     records = (folder / "r.jsonl").read_text() + '{"text": "Dear Mrs Ann Lee of York."}\n'
