@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -35,7 +34,6 @@ def canary(monkeypatch):
     registry._kinds_of_plugins.cache_clear()
     yield fedaudit_canary
     registry._kinds_of_plugins.cache_clear()
-    sys.modules.pop("fedaudit_canary", None)
 
 
 def row(hits, n=40, source="tuned", **scope):

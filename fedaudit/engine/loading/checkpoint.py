@@ -302,9 +302,9 @@ def _referenced_files(folder: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or {} if there is none, which transformers will report."""
-    try:
-        table = read_json(path, "")
-    except InputError:
-        return {}
+    """Return the JSON object in a file; {} if there is none, which transformers will report.
+
+    Raises InputError for a file that is not JSON, or in which a name stands twice in one object.
+    """
+    table = read_json(path, "") if path.is_file() else {}
     return table if isinstance(table, dict) else {}

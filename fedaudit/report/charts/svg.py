@@ -118,7 +118,7 @@ def inline_svg(figure: "Figure", title: str) -> str:
         )
     root = ElementTree.fromstring(file.getvalue())
     _strip(root)
-    drawing = sha256(f"{title}\n{file.getvalue()}".encode()).hexdigest()
+    drawing = sha256(f"{title}\n{file.getvalue()}".encode("utf-8", "surrogatepass")).hexdigest()
     _rename_ids(root, f"f{drawing[:8]}-")
     return ElementTree.tostring(_add_svg_title(root, title), encoding="unicode")
 

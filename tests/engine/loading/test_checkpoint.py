@@ -170,6 +170,17 @@ def test_no_kernel_is_fetched_for_a_model(key, model):
     refused(model, "asks for code", "somebody/kernel")
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_name_that_stands_twice_is_refused(name, model):
+    """Readers differ in which of them they take, and so would checks and the model."""
+    path = model / name
+    whole = path.read_text().rstrip()
+    path.write_text(
+        f'{whole[:-1]}, "attn_implementation": "me/kernel", "attn_implementation": "x"}}'
+    )
+    refused(model, "'attn_implementation' stands twice")
+
+
 def test_a_model_with_an_adapter_in_it_is_no_base(model):
     (model / "adapter_config.json").write_text('{"base_model_name_or_path": "other"}')
     refused(model, "it has an adapter_config.json")
