@@ -8,6 +8,9 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.extraction.leads import Leads
 
+TOKENIZED_TOGETHER = 2**20
+"""Characters of documents that are tokenised at a time, or one document of more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiiOccurrence:
@@ -33,15 +36,30 @@ def pii_occurrences(
     reaches into the PII counts as part of the PII, and its text before the PII is a lead. A
     ready-made prompt is one occurrence, without PII of its own.
     """
-    tokenized = engine.tokenize([document.text for document in documents])
     occurrences = []
-    for document, tokens in zip(documents, tokenized, strict=True):
-        if document.is_prompt:
-            _check_prompt(engine, document, len(tokens.ids))
-            occurrences.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
-        else:
-            occurrences += _in_document(document, tokens.ids, tokens.offsets, prefix_tokens)
+    for part in _parts(documents):
+        tokenized = engine.tokenize([document.text for document in part])
+        for document, tokens in zip(part, tokenized, strict=True):
+            if document.is_prompt:
+                _check_prompt(engine, document, len(tokens.ids))
+                occurrences.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
+            else:
+                occurrences += _in_document(document, tokens.ids, tokens.offsets, prefix_tokens)
     return [occurrence for occurrence in occurrences if occurrence.prefix]
+
+
+def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Yield documents, some at a time: their tokens take a hundred times the memory of the text."""
+    part: list[Document] = []
+    characters = 0
+    for document in documents:
+        part.append(document)
+        characters += len(document.text)
+        if characters >= TOKENIZED_TOGETHER:
+            yield part
+            part, characters = [], 0
+    if part:
+        yield part
 
 
 def first_token_occurrences(rows: Iterable[Sequence[int]]) -> list[PiiOccurrence]:

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
+from fedaudit.extraction import prefixes
 from fedaudit.extraction.prefixes import pii_occurrences
 
 
@@ -134,3 +136,28 @@ def test_places_of_a_real_tokenizer(base):
             assert len(place.prefix) <= context
             assert text[: span.start].rstrip().endswith(before.rstrip())
             assert text[span.start : span.end] in base.tokenizer.decode(place.tokens)
+
+
+@pytest.mark.parametrize("together", [1, 30, 75])
+def test_how_many_are_tokenised_together_changes_nothing(together, base, monkeypatch):
+    texts = [
+        "Ann Lee paid.",
+        "Nobody.",
+        "So did Bo Chu of Leeds, and Cy.",
+        "",
+        "The last is Di Orr.",
+    ]
+    names = ("Ann Lee", "Bo Chu", "Cy", "Di Orr")
+    documents = [
+        Document(
+            id=str(number), text=text,
+            pii=tuple(PiiSpan(text.index(n), text.index(n) + len(n), "PERSON")
+                      for n in names if n in text),
+        )
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    engine = LocalEngine(base)
+    whole = pii_occurrences(engine, documents, 3), engine.tokenize(texts)
+    monkeypatch.setattr(prefixes, "TOKENIZED_TOGETHER", together)
+    monkeypatch.setattr(loader, "ENCODED_TOGETHER", together)
+    assert (pii_occurrences(engine, documents, 3), engine.tokenize(texts)) == whole
