@@ -160,7 +160,7 @@ def _fail(plugin: type, problem: str) -> NoReturn:
 def _kind(plugin: type[Plugin]) -> str:
     kinds = [kind for kind, interface in INTERFACES.items() if issubclass(plugin, interface)]
     if len(kinds) != 1:
-        _fail(plugin, "it is a subclass of no interface of fedaudit.api, or of several.")
+        _fail(plugin, "it is a subclass of none of the interfaces of fedaudit.api, or of several.")
     if missing := sorted(getattr(plugin, "__abstractmethods__", ())):
         _fail(plugin, f"it does not define {', '.join(missing)}.")
     return kinds[0]
@@ -173,7 +173,7 @@ def _check_form(plugin: type[Plugin]) -> None:
     from fedaudit.config.options import build_settings, parse_settings
 
     if not dataclasses.is_dataclass(plugin) or not plugin.__dataclass_params__.frozen:
-        _fail(plugin, "it is no frozen dataclass: decorate it with @dataclass(frozen=True).")
+        _fail(plugin, "it is not a frozen dataclass: decorate it with @dataclass(frozen=True).")
     if not re.fullmatch(r"[a-z][a-z0-9_-]{1,20}", getattr(plugin, "name", "")):
         _fail(plugin, "its name is not 2 to 21 lower-case letters, digits, _ and -.")
     summary = registry.summary(plugin)
@@ -375,7 +375,7 @@ def _check_watermark(watermark: Watermark) -> None:
     if len(score.null) != watermark.null_marks:
         _fail(kind, f"test gives {len(score.null)} null marks, not {watermark.null_marks}.")
     if not all(map(math.isfinite, (score.z, *score.null))) or not 0 <= score.p_value <= 1:
-        _fail(kind, "a score holds numbers that are not finite, or a p-value that is none.")
+        _fail(kind, "a score holds numbers that are not finite, or a p-value outside of 0 to 1.")
 
 
 class _Folder(ForeignFolder):

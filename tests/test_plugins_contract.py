@@ -144,7 +144,7 @@ def nothing(self, run):
 
 
 BROKEN = {
-    "no kind": (lambda: plugin(object), "subclass of no interface"),
+    "no kind": (lambda: plugin(object), "subclass of none of the interfaces"),
     "abstract": (lambda: plugin(Attack), "does not define run"),
     "name": (lambda: plugin(Attack, name="My Attack", run=silent), "its name is not"),
     "summary": (lambda: plugin(Attack, doc="no sentence", run=silent), "does not begin with a"),
