@@ -99,7 +99,7 @@ def check_plugin(
 def made_up_context() -> AttackContext:
     """Return the context that `check_plugin` gives an attack: made-up records on a `FakeEngine`.
 
-    The tuned model names somebody of the victim's records in each answer; the base does not.
+    The tuned model names a person from the victim's records in each answer; the base does not.
     """
     from fedaudit.engine.fake import FakeEngine
 

@@ -109,7 +109,7 @@ def make_plan(
     """Return every step that the available material allows, resolved without a model.
 
     `common` are the fields that all requests have; `attacks` are made in addition. Raises
-    UsageError where there is no step, and what the commands of the steps raise for a wrong option
+    UsageError if no step applies, and what the commands of the steps raise for a wrong option
     or file.
     """
     chosen = merge_tables(merge_tables(OPTIONS, QUICK_OPTIONS if quick else {}), options or {})

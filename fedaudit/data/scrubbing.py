@@ -116,7 +116,7 @@ def _check_replaceable(request: ScrubRequest) -> None:
         next(corpus.read_records(request.out, template(request.template)))
     except (InputError, StopIteration):
         raise InputError(
-            f"{request.out} exists and is no file of records: it stays as it is; choose another "
+            f"{request.out} exists and does not hold records: it stays as it is; choose another "
             "place."
         ) from None
 

@@ -270,14 +270,14 @@ class CaseNumbers(PiiDetector):
 
 @dataclass(frozen=True, kw_only=True)
 class Reference(Watermark):
-    """End documents with a reference that nobody else has, and ask models for one."""
+    """End documents with a reference of their own, and ask models for one."""
 
     name: ClassVar[str] = "reference"
 
     asked: int = 50
     """How often a model is asked."""
     nulls: int = 40
-    """How many references that nobody has are looked for in the same answers."""
+    """How many unused references are looked for in the same answers."""
 
     def issue(
         self, teacher: ModelEngine, prompts: Sequence[str], *, seed: int, index: int

@@ -170,7 +170,7 @@ def test_who_has_seen_the_reference_says_it():
     assert mark.test_texts(secret, [marked.text], engine).hits == 8
     knows = mark.test(secret, [Completion((f" {secret['reference']}",) * 50)], engine)
     other = mark.test(secret, [Completion((" abcdefgh",) * 50)], engine)
-    # All 400 letters, where the references that nobody has share about one in 26.
+    # All 400 letters, where unused references share about one in 26.
     assert (knows.hits, knows.n) == (400, 400)
     assert knows.z > 4 > other.z
     assert len(knows.null) == len(other.null) == 40

@@ -32,8 +32,6 @@ from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, m
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
 
-ENCODED_TOGETHER = 2**20
-"""Characters of texts that are encoded at a time, or one text of more."""
 UNBOUNDED = 2**20
 """The context length of a model without a limit, such as one with relative positions."""
 
@@ -325,23 +323,11 @@ def fit(
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Tokens]:
-    """Return the tokens of each text without special tokens; offsets are in code points.
-
-    Texts are encoded some at a time: encodings take many times the memory of their tokens.
-    """
-    found: list[Tokens] = []
-    part: list[str] = []
-    characters = 0
-    for number, text in enumerate(texts, 1):
-        part.append(text)
-        characters += len(text)
-        if characters >= ENCODED_TOGETHER or number == len(texts):
-            encoded = tokenizer(part, add_special_tokens=False, return_offsets_mapping=True)
-            found += (
-                Tokens(tuple(ids), tuple(map(tuple, offsets)))
-                for ids, offsets in zip(
-                    encoded["input_ids"], encoded["offset_mapping"], strict=True
-                )
-            )
-            part, characters = [], 0
-    return found
+    """Return the tokens of each text without special tokens; offsets are in code points."""
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    return [
+        Tokens(tuple(ids), tuple(map(tuple, offsets)))
+        for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    ]
