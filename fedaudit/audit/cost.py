@@ -1,8 +1,8 @@
 """The requests of each step of an audit, counted beforehand, and the time that they take here."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.engine import Engine, GenerationBatch
@@ -13,7 +13,7 @@ from fedaudit.audit.exposure import ExposureInputs
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.memorization.run import MemorizationInputs
-from fedaudit.audit.request import AuditRequest, InferenceRequest
+from fedaudit.audit.request import AuditRequest, InferenceRequest, Protocol
 from fedaudit.canaries import ranking
 from fedaudit.config import registry
 from fedaudit.data.annotation import annotate
@@ -45,6 +45,19 @@ class Cost:
             self.estimated or other.estimated,
         )
 
+    def __rmul__(self, times: int) -> "Cost":
+        return replace(
+            self,
+            continuations=times * self.continuations,
+            tokens=times * self.tokens,
+            scored=times * self.scored,
+        )
+
+    @property
+    def answer_bytes(self) -> int:
+        """Approximate bytes on disk of the answers: of each one's key, and of its tokens."""
+        return 100 * (self.continuations + self.scored) + 5 * self.tokens
+
     @property
     def is_counted(self) -> bool:
         """Whether any of it is known, or there is nothing to ask."""
@@ -61,48 +74,69 @@ class Cost:
             for phrase, n in zip(quantities, (self.continuations, self.scored), strict=True)
             if n
         ]
-        phrases += [f"what {name} asks is not known before" for name in self.unknown]
-        return ("roughly " if self.estimated else "") + (", ".join(phrases) or "nothing")
+        known = ("roughly " if self.estimated and phrases else "") + ", ".join(phrases)
+        if not self.unknown:
+            return known or "nothing"
+        verb = "asks" if len(self.unknown) == 1 else "ask"
+        unknown = f"what {', '.join(self.unknown)} {verb} is not known before"
+        return f"{known}; {unknown}" if known else unknown
 
 
-def _count_spans(file: InputFile, request: AuditRequest) -> tuple[int, bool]:
-    """Return the number of PII spans in a file, and whether it is estimated from a sample."""
-    bare = [d for d in file.documents if d.pii is None and not d.is_prompt]
-    count = sum(len(d.pii or ()) for d in file.documents)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Numbers of documents and spans that the cost of an attack follows from."""
+
+    attacker: Callable[[], tuple[int, bool]]
+    """Counts the PII spans of the attacker's documents; true if estimated from a sample."""
+    tried: int
+    """Documents that are continued or scored."""
+    held_out: int
+    """Held-out records that they are compared with."""
+    has_victim: bool
+
+
+def count_spans(
+    documents: Sequence[Document], detector: str, options: Mapping[str, Any]
+) -> tuple[int, bool]:
+    """Return the number of PII spans in documents, and whether it is estimated from a sample."""
+    bare = [d for d in documents if d.pii is None and not d.is_prompt]
+    count = sum(len(d.pii or ()) for d in documents)
     if not bare:
         return count, False
-    sample, _ = annotate(
-        bare[:ANNOTATED_SAMPLE], request.detector, request.options.get(request.detector)
-    )
+    sample, _ = annotate(bare[:ANNOTATED_SAMPLE], detector, options.get(detector))
     mean = sum(len(d.pii or ()) for d in sample) / len(sample)
     return count + round(mean * len(bare)), True
 
 
-def _count_held_out(inputs: AttackInputs) -> int:
-    """Return the number of held-out records that an audit compares with."""
-    return len(inputs.held_out.file.documents) if inputs.held_out else 0
+def _count_file_spans(file: InputFile, request: AuditRequest) -> tuple[int, bool]:
+    return count_spans(file.documents, request.detector, request.options)
+
+
+def _counts(inputs: AttackInputs) -> Counts:
+    return Counts(
+        attacker=lambda: _count_file_spans(inputs.attacker, inputs.request),
+        tried=len(inputs.tried.documents),
+        held_out=len(inputs.held_out.file.documents) if inputs.held_out else 0,
+        has_victim=inputs.victim is not None,
+    )
 
 
 def cost_of(inputs: Inputs[Any]) -> Cost:
     """Return the cost of a step."""
     request = inputs.request
     if isinstance(inputs, AttackInputs) and isinstance(request, InferenceRequest):
-        attack = _create_attack(request, "ranking")
-        spans, estimated = _count_spans(inputs.tried, request)
-        scored = min(attack.sentences, spans) * max(attack.candidates)
-        return Cost(scored=scored, estimated=estimated)
+        return inference_cost(request.options, _count_file_spans(inputs.tried, request))
     if isinstance(inputs, AttackInputs):
-        return sum((_attack(name, inputs) for name in request.attacks), Cost())
+        return attacks_cost(request.attacks, request.options, _counts(inputs))
     if isinstance(inputs, CrossClientInputs):
-        attack = _create_attack(request, "contextual")
-        every = [_count_spans(file, request) for file in inputs.clients.values()]
+        attack = _create_attack("contextual", request.options)
+        every = [_count_file_spans(file, request) for file in inputs.clients.values()]
         continuations = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
         estimated = any(is_sample for _, is_sample in every)
         return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
     if isinstance(inputs, MemorizationInputs):
-        counts = (len(file.documents) for file in inputs.clients.values())
-        continuations = sum(min(request.protocol.sample, count) for count in counts)
-        return Cost(continuations, continuations * request.protocol.new_tokens)
+        counts = [len(file.documents) for file in inputs.clients.values()]
+        return memorization_cost(request.protocol, counts)
     return _canaries(inputs) if isinstance(inputs, ExposureInputs) else Cost()
 
 
@@ -122,41 +156,56 @@ def _canaries(inputs: ExposureInputs) -> Cost:
     return Cost(scored=len({canary.prefix for canary in canaries.canaries}) * references)
 
 
-def _attack(name: str, inputs: AttackInputs) -> Cost:
+def attacks_cost(names: Iterable[str], options: Mapping[str, Any], counts: Counts) -> Cost:
+    """Return the cost of attacks on documents of these counts."""
+    return sum((_attack(name, options, counts) for name in names), Cost())
+
+
+def inference_cost(options: Mapping[str, Any], spans: tuple[int, bool]) -> Cost:
+    """Return the cost of ranking candidates for a victim's spans."""
+    attack = _create_attack("ranking", options)
+    scored = min(attack.sentences, spans[0]) * max(attack.candidates)
+    return Cost(scored=scored, estimated=spans[1])
+
+
+def memorization_cost(protocol: Protocol, documents: Iterable[int]) -> Cost:
+    """Return the cost of cross-client memorization with so many documents of each client."""
+    continuations = sum(min(protocol.sample, count) for count in documents)
+    return Cost(continuations, continuations * protocol.new_tokens)
+
+
+def _attack(name: str, options: Mapping[str, Any], counts: Counts) -> Cost:
     cost_function = _ATTACKS.get(name)
     if cost_function is None:
         return Cost(unknown=(name,))
-    return cost_function(_create_attack(inputs.request, name), inputs)
+    return cost_function(_create_attack(name, options), counts)
 
 
-def _contextual(attack: Any, inputs: AttackInputs) -> Cost:
-    spans, estimated = _count_spans(inputs.attacker, inputs.request)
+def _contextual(attack: Any, counts: Counts) -> Cost:
+    spans, estimated = counts.attacker()
     continuations = spans * attack.samples
     return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
 
 
-def _verbatim(attack: Any, inputs: AttackInputs) -> Cost:
-    counts = [len(inputs.tried.documents)]
-    if inputs.victim is not None:
-        counts.append(_count_held_out(inputs))
-    continuations = sum(min(attack.documents or count, count) for count in counts)
+def _verbatim(attack: Any, counts: Counts) -> Cost:
+    sets = [counts.tried, counts.held_out] if counts.has_victim else [counts.tried]
+    continuations = sum(min(attack.documents or count, count) for count in sets)
     return Cost(continuations, continuations * attack.suffix)
 
 
-def _membership(attack: Any, inputs: AttackInputs) -> Cost:
-    count = len(inputs.tried.documents) + _count_held_out(inputs)
-    return Cost(scored=count * (1 + attack.neighbours))
+def _membership(attack: Any, counts: Counts) -> Cost:
+    return Cost(scored=(counts.tried + counts.held_out) * (1 + attack.neighbours))
 
 
-def _untargeted_cost(attack: Any, _inputs: AttackInputs) -> Cost:
+def _untargeted_cost(attack: Any, _counts: Counts) -> Cost:
     return Cost(attack.samples, attack.samples * attack.new_tokens)
 
 
-def _benign(attack: Any, _inputs: AttackInputs) -> Cost:
+def _benign(attack: Any, _counts: Counts) -> Cost:
     return Cost(attack.answers, attack.answers * attack.new_tokens)
 
 
-_ATTACKS: Mapping[str, Callable[[Any, AttackInputs], Cost]] = {
+_ATTACKS: Mapping[str, Callable[[Any, Counts], Cost]] = {
     "contextual": _contextual,
     "verbatim": _verbatim,
     "membership": _membership,
@@ -165,8 +214,8 @@ _ATTACKS: Mapping[str, Callable[[Any, AttackInputs], Cost]] = {
 }
 
 
-def _create_attack(request: AuditRequest, name: str) -> Any:
-    return registry.create("attack", name, request.options.get(name))
+def _create_attack(name: str, options: Mapping[str, Any]) -> Any:
+    return registry.create("attack", name, options.get(name))
 
 
 TIMED_CONTINUATIONS, TIMED_TOKENS, TIMED_PROMPT_TOKENS = 64, 10, 50

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.options import settings_by_plugin
 
 if TYPE_CHECKING:
+    from fedaudit.audit.cost import Cost
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.run import Watcher
     from fedaudit.audit.session import AuditSession
+    from fedaudit.audit.target import AuditTarget
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -100,26 +102,42 @@ def _print_cost(request: "AuditRequest", reader: "InputReader | None") -> int:
     from fedaudit.audit.cost import cost_of, documents_of, try_speed
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.resolve import resolve
-    from fedaudit.cli.audit.plan_text import duration, print_lines
+    from fedaudit.cli.audit.plan_text import print_lines
+    from fedaudit.system.numbers import rough_duration
 
     inputs = resolve(request, reader or InputReader())
     audited, cost = inputs.audited, cost_of(inputs)
     models = "tuned model and its base" if audited.untuned else "model"
-    lines = [
-        f"Model: {audited.base}, adapter {audited.adapter_name or 'none'}",
-        f"Asked of the {models}{' each' if audited.untuned else ''}: {cost.describe()}",
-    ]
+    print_lines(
+        [
+            f"Model: {audited.base}, adapter {audited.adapter_name or 'none'}",
+            f"Asked of the {models}{' each' if audited.untuned else ''}: {cost.describe()}",
+            *_describe_space(cost, audited, request),
+        ]
+    )
     if audited.served:
-        lines.append("Time: not known of a server; the audit shows its requests before the first.")
+        print_lines(["Time: not known of a server; the audit shows its requests before the first."])
     elif documents := documents_of(inputs):
         engine, _ = access.load_engine(audited, inputs.form, request)
         target = Target(name="base") if audited.deployment else audited.tuned
         seconds = try_speed(engine, target, documents).seconds(cost, 2 if audited.untuned else 1)
         apart = f" without {', '.join(cost.unknown)}" if cost.unknown else ""
-        time = f"about {duration(seconds)} at most{apart}" if cost.is_counted else "not known"
-        lines.append(f"Time: {time}, not counting reading and loading")
-    print_lines(lines)
+        time = f"about {rough_duration(seconds)} at most{apart}" if cost.is_counted else "not known"
+        print_lines([f"Time: {time}, not counting reading and loading"])
     return 0
+
+
+def _describe_space(cost: "Cost", audited: "AuditTarget", request: "AuditRequest") -> Iterator[str]:
+    """Yield the memory of a model that runs here, and the disk space of the answers."""
+    from fedaudit.engine.device import device_for, dtype_for
+    from fedaudit.engine.loading.base_size import PROCESS_BYTES, base_size
+    from fedaudit.report.units import size
+
+    if not audited.served and (base := base_size(audited.base)):
+        weights = base.parameters * dtype_for(request.dtype, device_for(request.device)).itemsize
+        yield f"Memory: about {size(PROCESS_BYTES + weights)}, and what a batch takes"
+    if answers := cost.answer_bytes * (2 if audited.untuned else 1):
+        yield f"Disk: about {size(answers)} of answers until the report is written"
 
 
 @contextmanager

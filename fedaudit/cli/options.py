@@ -67,7 +67,7 @@ Engine = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Only check the input, and say what would be asked and how long it takes."
+        "--dry-run", help="Only check the input, and say what would be done and what it would cost."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.cli.console import print_text
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
     from fedaudit.config.profile import Profile, Published
@@ -48,6 +48,7 @@ def reproduce(
             max=4_096,
         ),
     ] = 0,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> int:
     """Run a paper's study, and check its claims and figures.
@@ -71,7 +72,20 @@ def reproduce(
 
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
-    folder = report_folder(out, Path("runs") / "reproduce" / chosen.name, json, "reproduce")
+    given = given_settings(set_ or [], seed, device, dtype)
+    place = Path("runs") / "reproduce" / chosen.name
+    if dry_run:
+        from fedaudit.cli.audit.plan_text import print_lines
+        from fedaudit.reproduction.forecast import describe_study
+
+        below = (out or place) / "federations"
+        print_lines(
+            describe_study(
+                chosen, scale, quick=quick, settings=given, federations=below, seeds=seeds
+            )
+        )
+        return 0
+    folder = report_folder(out, place, json, "reproduce")
     redactor = Redactor(user_key())
     with (
         new_folder(folder),
@@ -89,7 +103,7 @@ def reproduce(
             chosen,
             scale,
             quick=quick,
-            settings=given_settings(set_ or [], seed, device, dtype),
+            settings=given,
             federations=folder / "federations",
             redactor=redactor,
             watch=watch,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
     from fedaudit.api.progress import Progress
@@ -43,6 +43,7 @@ def simulate(
         bool,
         typer.Option("--resume", help="Go on with an unfinished run; fail when there is none."),
     ] = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> int:
     """Train a federation, round by round, and measure its utility.
@@ -54,6 +55,12 @@ def simulate(
 
     given = given_settings(set_ or [], seed, device, dtype, engine)
     run = session.prepare(profile, scale, given, out, without or ())
+    if dry_run:
+        from fedaudit.cli.audit.plan_text import print_lines
+        from fedaudit.simulation.forecast import forecast
+
+        print_lines(forecast(run, given).describe())
+        return 0
     done = session.complete(
         run,
         resume=resume,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
@@ -79,7 +79,7 @@ def shared_federations(configs: Sequence[Simulation], federations: Path) -> list
     return [
         central
         if central in central_configs
-        and (_exists(federations, central) or not _exists(federations, config))
+        and (is_trained(federations, central) or not is_trained(federations, config))
         else config
         for config, central in zip(configs, beside, strict=True)
     ]
@@ -89,8 +89,37 @@ def _federation_folder(federations: Path, config: Simulation) -> Path:
     return federations / config.sha256()[:12]
 
 
-def _exists(federations: Path, config: Simulation) -> bool:
-    return _federation_folder(federations, config).exists()
+def is_trained(federations: Path, config: Simulation) -> bool:
+    """Tell whether there is a federation of these settings; not without the file of its records."""
+    try:
+        return _federation_folder(federations, config).exists()
+    except InputError:
+        return False
+
+
+def study_configs(
+    profile: Profile,
+    scale: str,
+    *,
+    quick: bool,
+    settings: Any,
+    federations: Path,
+    seeds: int | None,
+) -> tuple[list[Variant], dict[int, list[Simulation]]]:
+    """Return the variants of a study, and for each seed the federation of each variant."""
+    chosen = study_variants(
+        profile, scale, quick, own_seeds=seeds is None and "seed" not in settings
+    )
+    for variant in chosen:  # refuse the user's settings before reading a seed from them
+        variant_config(profile, scale, variant, settings)
+    by_seed = _settings(profile, settings, seeds)
+    every = [
+        variant_config(profile, scale, variant, seed_settings)
+        for seed_settings in by_seed.values()
+        for variant in chosen
+    ]
+    configs = iter(shared_federations(every, federations))
+    return chosen, {seed: [next(configs) for _ in chosen] for seed in by_seed}
 
 
 def run_study(
@@ -113,14 +142,22 @@ def run_study(
     among them. Without, it is what the profile says. Variants that differ in their seed alone would
     all be one federation where the user names the seed, and are left out as they are with `seeds`.
     """
-    chosen = study_variants(
-        profile, scale, quick, own_seeds=seeds is None and "seed" not in settings
+    chosen, configs = study_configs(
+        profile, scale, quick=quick, settings=settings, federations=federations, seeds=seeds
     )
-    for variant in chosen:  # refuse the user's settings before reading a seed from them
-        variant_config(profile, scale, variant, settings)
-    tasks = _tasks(
-        profile, scale, chosen, _settings(profile, settings, seeds), federations, redactor
-    )
+    tasks = {
+        seed: [
+            VariantTask(
+                variant=variant,
+                config=config,
+                folder=_federation_folder(federations, config),
+                verdicts=federations.parent / VERDICTS,
+                redactor=redactor,
+            )
+            for variant, config in zip(chosen, group, strict=True)
+        ]
+        for seed, group in configs.items()
+    }
     flat = [task for group in tasks.values() for task in group]
     for task in flat:  # refuse what cannot be trained before training anything
         check_variant(task.variant, task.config)
@@ -146,36 +183,6 @@ def _settings(profile: Profile, settings: Any, seeds: int | None) -> dict[int, A
     return {
         seed: {**settings, "seed": seed}
         for seed in untuned_seeds(seeds, first, profile.tuned_seeds)
-    }
-
-
-def _tasks(
-    profile: Profile,
-    scale: str,
-    chosen: Sequence[Variant],
-    settings: Mapping[int, Any],
-    federations: Path,
-    redactor: "Redactor",
-) -> dict[int, list[VariantTask]]:
-    """Return the tasks of each seed."""
-    variant_configs = [
-        variant_config(profile, scale, variant, seed_settings)
-        for seed_settings in settings.values()
-        for variant in chosen
-    ]
-    configs = iter(shared_federations(variant_configs, federations))
-    return {
-        seed: [
-            VariantTask(
-                variant=variant,
-                config=(config := next(configs)),
-                folder=_federation_folder(federations, config),
-                verdicts=federations.parent / VERDICTS,
-                redactor=redactor,
-            )
-            for variant in chosen
-        ]
-        for seed in settings
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fedaudit.nano.generator as nano
 from fedaudit.api.errors import InputError
@@ -17,7 +17,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.nano import passages
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data import counterfactual_clients
 from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.client_files import read_client_files, sort_documents
@@ -26,6 +26,9 @@ from fedaudit.simulation.data.label_skew import LabelSkew, measure_label_skew, w
 from fedaudit.simulation.data.partition import deal_by_corpus, deal_documents
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
 from fedaudit.system.files import atomic_folder, existing_path, sha256
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 INITIAL = "rounds/000/global"
 
@@ -196,22 +199,28 @@ def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> No
         write_label_skew(data_split.skew, folder)
 
 
-def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
-    """Write the seeded adapter that round 1 starts from; its B is zero, so it changes nothing."""
-    import torch
+def lora_config(base: str, settings: Training) -> "LoraConfig":
+    """Return the configuration of the adapters that clients train."""
     from peft import LoraConfig
 
-    from fedaudit.engine.loading.loader import tensors_of, with_adapter
-
-    settings = config.training
-    lora = LoraConfig(
+    return LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=list(settings.targets),
         task_type="CAUSAL_LM",
-        base_model_name_or_path=config.base,
+        base_model_name_or_path=base,
     )
+
+
+def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
+    """Write the seeded adapter that round 1 starts from; its B is zero, so it changes nothing."""
+    import torch
+
+    from fedaudit.engine.loading.loader import tensors_of, with_adapter
+
+    settings = config.training
+    lora = lora_config(config.base, settings)
     # PEFT draws A on the CPU, so the seed gives the same adapter whatever the device.
     torch.manual_seed(config.seed)
     peft = with_adapter(base.model, lora, "initial", trainable=True)

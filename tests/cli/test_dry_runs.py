@@ -1,4 +1,4 @@
-"""extract, infer and memorize say what they would ask, and write nothing."""
+"""Commands say what they would ask or train, load no model for it, and write nothing."""
 
 import re
 import sys
@@ -56,3 +56,87 @@ def test_a_mistake_is_found_without_asking(here, run):
     Path("victim.jsonl").write_text('{"text": 5}\n')
     run.refused(3, "extract", *MODEL, *FILES, "--dry-run", says="victim.jsonl")
     assert not Path("log").exists()
+
+
+PROFILE = """
+name = "small"
+[scale.nano]
+clients = 2
+rounds = 3
+participation = 0.5
+workers = 1
+records = { cases = 3, documents_per_case = 4 }
+training = { steps = 4, batch_size = 8, rank = 2, targets = ["q_proj"] }
+[scale.paper]
+base = "Qwen/Qwen2.5-0.5B"
+data = "letters.jsonl"
+training = { epochs = 2, steps = 0, max_length = 100, batch_size = 10, rank = 16 }
+[like]
+paper = "nano"
+[[study]]
+name = "fedavg"
+attacks = ["contextual"]
+quick = true
+[[study]]
+name = "again"
+attacks = ["verbatim"]
+options = { verbatim = { suffix = 40 } }
+[[study]]
+name = "fedprox"
+simulate = { aggregation = "fedprox" }
+attacks = ["superset"]
+"""
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    (tmp_path / "small.toml").write_text(PROFILE)
+    monkeypatch.chdir(tmp_path)
+    loading = "fedaudit.engine.loading.loader.load"  # weights are read here
+    monkeypatch.setattr(loading, lambda *a, **k: pytest.fail("A model was loaded."))
+    return tmp_path
+
+
+def dry(run, *words, code=0):
+    before = sorted(Path().rglob("*"))
+    done = run(*words, "--dry-run", "--device", "cpu")
+    assert (done.code, sorted(Path().rglob("*"))) == (code, before), done.err
+    assert max(map(len, done.out.splitlines())) <= 80
+    return " ".join(done.out.split())
+
+
+def test_simulate_says_what_training_comes_to(profile, run):
+    text = dry(run, "simulate", "--profile", "small.toml")
+    # A round has one client of two, and the central model in batches twice as large: 4 steps each.
+    assert "2 clients, 3 rounds with 1 of them; about 5 documents each" in text
+    assert "6 trainings in all, 24 steps, 288 sequences" in text  # 3 x 4 x (8 + 16)
+    # Four layers with A (2 x 160) and B (160 x 2): 2,560 numbers of 4 bytes.
+    assert "an adapter has 2,560 (10.2 kB)" in text
+    for line in (r"Time: about \d+ s", r"Memory: about \d+ MB", r"Disk: about \d+\.?\d* kB"):
+        assert re.search(line, text), line
+
+
+def test_a_scale_whose_records_and_base_are_elsewhere_is_sized(profile, run):
+    text = dry(run, "simulate", "--profile", "small.toml", "--scale", "paper")
+    assert "letters.jsonl is not there, so 1,000 documents of 100 tokens are assumed" in text
+    # A client passes 500 documents twice in 50 batches of 10, the central model 1,000.
+    assert "6 trainings in all, 600 steps, 9,000 sequences, about 900,000 tokens" in text
+    assert "Qwen/Qwen2.5-0.5B, not on this machine, 494 million parameters" in text
+    run.refused(
+        3, "simulate", "--profile", "small.toml", "--set", "data=no.jsonl", "--dry-run", says="no."
+    )
+
+
+def test_reproduce_says_what_each_variant_trains_and_asks(profile, run):
+    text = dry(run, "reproduce", "small.toml")
+    assert "Study: 3 variants on 2 federations" in text
+    assert "again: the federation of a variant above; " in text
+    assert "fedprox: 24 steps, about" in text
+    assert "what superset asks is not known before" in text
+    assert "Training: 2 federations, 12 trainings, 48 steps" in text
+    assert "5 continuations of 200 tokens" in text  # five documents, suffixes of 40 tokens
+    assert "Study: 1 variant, 3 seeds on 3 federations" in dry(
+        run, "reproduce", "small.toml", "--quick", "--seeds", "3"
+    )
+    paper = dry(run, "reproduce", "small.toml", "--scale", "paper")
+    assert "Asked of each attacked model, and of its base: what contextual, verbatim" in paper

@@ -16,7 +16,7 @@ def chosen_defenses(every: bool, names: Sequence[str] | None) -> bool | tuple[st
 
 def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     """Yield what would be trained under which defences, what that takes, and what is left out."""
-    from fedaudit.cli.audit.plan_text import duration
+    from fedaudit.system.numbers import rough_duration
 
     names = ", ".join(defense.name for defense in plan.applicable)
     seeds = ", ".join(map(str, plan.seeds))
@@ -29,10 +29,10 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     if plan.earlier is None:
         yield "  how long a training takes is not known: the federation's folder has no report"
     else:
-        total = duration(plan.earlier * plan.trainings)
+        total = rough_duration(plan.earlier * plan.trainings)
         yield (
-            f"  about {duration(plan.earlier)} a training, as the audited federation took: about "
-            f"{total} in all; a defence may take several times as long"
+            f"  about {rough_duration(plan.earlier)} a training, as the audited federation took: "
+            f"about {total} in all; a defence may take several times as long"
         )
     if plan.size:
         megabytes = plan.size * plan.trainings / 1e6

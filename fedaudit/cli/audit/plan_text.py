@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from fedaudit.cli.console import WIDTH, print_text
+from fedaudit.system.numbers import rough_duration
 
 if TYPE_CHECKING:
     from fedaudit.audit.cost import Cost, Speed
@@ -29,7 +30,7 @@ def plan_lines(
         if speed is not None:
             seconds = speed.seconds(cost, 2 if material.audited.adapter else 1)
             total += seconds
-            took = f"; about {duration(seconds)} at most" if cost.is_counted else ""
+            took = f"; about {rough_duration(seconds)} at most" if cost.is_counted else ""
         yield f"  {name} ({_attacks(plan, name)}): {cost.describe()}{took}"
         yield f"    shows {SHOWS[name]}"
     if plan.attribution:
@@ -38,7 +39,8 @@ def plan_lines(
     if speed is not None:
         unknown = ", ".join(name for cost in costs.values() for name in cost.unknown)
         apart = f" without {unknown}" if unknown else ""
-        yield f"  in all: about {duration(total)} at most{apart}, not counting reading and loading"
+        in_all = f"about {rough_duration(total)} at most{apart}"
+        yield f"  in all: {in_all}, not counting reading and loading"
     yield ""
     if plan.left_out:
         yield "Left out"
@@ -55,13 +57,6 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in map(make_visible, lines):
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         print_text(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in words, as precise as is useful."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _attacks(plan: "Plan", name: str) -> str:

@@ -159,6 +159,19 @@ def load(
     return model, info, tokenizer
 
 
+def load_tokenizer(path: Path) -> Any:
+    """Return the tokenizer of a base whose folder was checked; raises InputError without one."""
+    quiet()
+    checkpoint.check_tokenizer_files(path)
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    except BaseException as error:
+        if not checkpoint.is_refusal(error):
+            raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"{path} has a tokenizer that cannot be loaded: {reason}") from None
+
+
 def quiet() -> None:
     """Silence progress bars and warnings of the libraries; fedaudit reports progress itself."""
     transformers_logging.set_verbosity_error()
