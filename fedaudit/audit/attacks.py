@@ -1,5 +1,7 @@
 """`fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one victim or on anybody."""
 
+import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +39,8 @@ from fedaudit.extraction.sampling import CACHE_BYTES, ResponseCache, share_respo
 from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
 from fedaudit.report import result_contract
 
+_log = logging.getLogger(__name__)
+
 REQUESTER_KEYS = ("attacker", "client", "key", "adapter")
 """The parts of a scope that say who asked, and under which key."""
 
@@ -57,7 +61,9 @@ class AttackExecutor:
         Raises ResultError for a result that no report can hold.
         """
         if why := why_lacking(context.engine, attack.needs):
+            _log.info("attack %s skipped: %s", attack.name, why)
             return _skipped_result(attack.name, why)
+        began = time.monotonic()
         try:
             result = result_contract.check_result(attack.name, attack.run(context))
         except InputError as error:
@@ -66,6 +72,7 @@ class AttackExecutor:
             self.refused.append(error)
             return scoring.missing_result(attack.name, str(error), judged=True)
         self.successes += 1
+        _log.info("attack %s: %.1f s", attack.name, time.monotonic() - began)
         return result
 
     def check(self) -> None:

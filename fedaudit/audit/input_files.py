@@ -1,5 +1,6 @@
 """The files of an audit: each federation is opened once, each file read, parsed and hashed once."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import corpus
 from fedaudit.federation.folder import FederationReader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class InputReader(FederationReader):
         if (path, form) not in self._corpora:
             unread = Counter[str]()
             documents = tuple(corpus.read(path, form, unread, self.open))
+            _log.info("read %s: %d documents", path, len(documents))
             self._corpora[path, form] = InputFile(
                 path=path, documents=documents, unread=unread, sha256=self.sha256(path)
             )

@@ -1,5 +1,6 @@
 """What an audit will do, what it leaves out, and why."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ from fedaudit.audit.request import (
 from fedaudit.audit.resolve import resolve
 from fedaudit.config import registry
 from fedaudit.config.options import merge_tables
+
+_log = logging.getLogger(__name__)
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {"contextual": {"new_tokens": 20}}
 """The options of every audit. The paper's answers have 10 tokens, too few for many an e-mail
@@ -130,6 +133,8 @@ def make_plan(
             "Nothing can be asked of this model with what is at hand: name --prefixes."
         )
     attribution = _attribution(material, common, left_out, reader)
+    for name, why in left_out.items():
+        _log.info("%s is left out: %s", name, why)
     return Plan(steps=steps, attribution=attribution, left_out=left_out)
 
 

@@ -5,6 +5,7 @@ AuditSession.resume(Path("part1")).run()
 AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -45,6 +46,8 @@ from fedaudit.system.files import existing_parent, make_folder
 from fedaudit.system.locks import locked
 from fedaudit.system.outputs import check_output
 from fedaudit.system.staging import remove_stale_stages
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -380,6 +383,8 @@ class AuditSession:
         """
         busy = f"Another process is auditing into {self.folder}."
         with locked(self.folder, busy), self._open_cache() as kept:
+            resumed = "answers of an earlier run" if self._resume else "no earlier answers"
+            _log.info("the audit runs in %s, with %s", self.folder, resumed)
             remove_stale_stages(self.folder)
             try:
                 audit = self._measure(kept, watching or nullcontext(no_watcher), tell)

@@ -17,6 +17,7 @@
 * `help`: How `--help` shows a command: its options by what they are about, then two examples.
 * `import_run`: fedaudit import: another framework's folder, made a federation's.
 * `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.
+* `log`: What `-v` shows: the log of the logger `fedaudit`, on standard error.
 * `memorize`: fedaudit memorize: who can draw whose text out of the global model.
 * `merge`: fedaudit merge: the shards of one audit -> one report.
 * `options`: Options that several commands share.
@@ -41,7 +42,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, InputError, Interrupted, UsageError
-from fedaudit.cli import canary, dp, gate
+from fedaudit.cli import canary, dp, gate, log
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
@@ -127,7 +128,12 @@ app.command("import")(import_)
 def _root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    verbose: bool = typer.Option(
+        False, "-v", "--verbose", help="Log on stderr what is opened, reused and left out."
+    ),
 ) -> None:
+    if verbose:
+        log.show()
     if version:
         from fedaudit import __version__
 
@@ -199,6 +205,7 @@ def _run() -> int:  # noqa: PLR0911, one for each way to end
         _decodable()
         command = get_command(app)
         _complete(command)
+        log.add_option(command)
         return invoke_command(command, sys.argv[1:])
     except FedauditError as error:
         _say(str(error))

@@ -1,10 +1,13 @@
 """Annotating documents that nobody has annotated, and saying with what."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.api.records import Document
 from fedaudit.config import registry
+
+_log = logging.getLogger(__name__)
 
 
 def annotate(
@@ -18,6 +21,7 @@ def annotate(
     bare = [d for d in documents if d.pii is None and not d.is_prompt]
     if not bare:
         return list(documents), None
+    _log.info("%s annotates %d documents", detector, len(bare))
     finder = registry.create("detector", detector, options)
     detections = iter(finder.detect([d.text for d in bare]))
     spans = {d.id: next(detections) for d in bare}

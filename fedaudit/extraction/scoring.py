@@ -31,6 +31,9 @@ class HitCounter:
         """How many answers give each string as whole words, in whatever spelling."""
         self.known: Counter[str] = Counter()
         """How many answers give each positive control, behind prompts that may count for it."""
+        self.prompts: dict[str, tuple[int, int, tuple[str, ...]]] = {}
+        """The first prompt of the plan that drew each string: its number, its tokens, and the kinds
+        of the attacker's own PII behind it."""
         self.budget_curve = BudgetCurve(samples)
         strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
@@ -52,6 +55,9 @@ class HitCounter:
                 )
                 for string in self._matcher.hits(literal):
                     self.counts[string] += 1
+                    kinds = tuple(sorted({label for label, _ in query.kinds if label}))
+                    prompt = (start + 1, len(query.prompt), kinds)
+                    self.prompts[string] = min(prompt, self.prompts.get(string, prompt))
                     if isinstance(query, ScatteredQuery):
                         self.budget_curve.merge(
                             query.budget_curve(string, draw, self.budget_curve.samples)
@@ -286,6 +292,7 @@ def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tup
     The evidence holds the plain string under "text": the report masks it before anyone sees it.
     """
     base, target_set = _base(extraction), extraction.target_set
+    prompts, controls = extraction.tuned.prompts, _controls_drawn(extraction)
     return tuple(
         Finding(
             id=name,
@@ -300,10 +307,29 @@ def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tup
                 "p_value": leak_tests.p.get(string) if leak_tests else None,
                 "documents": target_set.documents.get(string),
                 "other_members": target_set.members.get(string, 0),
+                **_prompt(prompts.get(string)),
+                **controls.get(target_set.labels[string], {}),
             },
+            safe=("prompt",),
         )
         for name, string in _numbered_strings(extraction)
     )
+
+
+def _prompt(first: tuple[int, int, tuple[str, ...]] | None) -> dict[str, object]:
+    """Return what is said of the prompt that drew a string first: nothing of its text."""
+    names = ("number", "tokens", "before")
+    return {"prompt": dict(zip(names, first, strict=True))} if first else {}
+
+
+def _controls_drawn(extraction: ExtractionResult) -> dict[str, dict[str, int]]:
+    """Return by kind how many controls, which are in no record, there are and came out."""
+    controls = extraction.target_set.controls
+    drawn = Counter(label for string, label in controls.items() if extraction.tuned.counts[string])
+    return {
+        label: {"controls": count, "controls_drawn": drawn[label]}
+        for label, count in Counter(controls.values()).items()
+    }
 
 
 def _severity(extraction: ExtractionResult, leak_tests: LeakTests | None, string: str) -> Severity:

@@ -1,5 +1,6 @@
 """A federation's folder, checked on reading before anything heavy is imported."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.manifest import Manifest
 from fedaudit.system.file_reader import FileReader
 from fedaudit.system.names import check_inside
+
+_log = logging.getLogger(__name__)
 
 DEPLOYED = "defense"
 """The folder of a defence's deployment, with one folder for each client."""
@@ -91,6 +94,13 @@ def open_federation(path: Path, files: FileReader | None = None) -> Federation:
     manifest_ = manifest.read(root, files.read)
     try:
         _check_files(root, manifest_, files)
+        _log.info(
+            "opened the federation %s: %d rounds, %d clients, %d files as its manifest names them",
+            root,
+            len(manifest_.rounds) - 1,
+            len(manifest_.clients),
+            len(manifest_.files),
+        )
         return Federation(root, manifest_, tuple(_configs(root, manifest_, files)))
     except OSError as error:
         raise InputError(f"{root} cannot be read: {error}.") from None

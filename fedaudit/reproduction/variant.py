@@ -1,5 +1,6 @@
 """One variant of a study: its federation, and what is measured on it."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from fedaudit.reproduction.ratios import beyond_base_rows, gating_overheads, tra
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -64,6 +67,7 @@ def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation and attack it, or return the outcome of an earlier run."""
     cache_key = (task.variant, task.config, task.folder, task.redactor)
     if task.folder.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
+        _log.info("variant %s: the outcome of an earlier run is used", task.variant.name)
         return cached_outcome
     outcome = _run_task(task, watch)
     write_outcome(outcome, outcome_path(*cache_key))  # of the federation as it stands now

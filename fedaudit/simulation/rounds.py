@@ -1,6 +1,7 @@
 """The round loop: broadcast, train, aggregate, save; every finished round is kept."""
 
 import hashlib
+import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from fedaudit.simulation.data.datasets import Sequences
 from fedaudit.simulation.initialization import INITIAL, file_hashes
 from fedaudit.simulation.server import secure_aggregation
 from fedaudit.simulation.server import state as server_state
+
+_log = logging.getLogger(__name__)
 
 CENTRAL = "central"
 """The folder of the model that was trained on everybody's documents, below the run's folder."""
@@ -48,6 +51,7 @@ def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manife
                 )
                 listener(event)
             current = _finish(run, current, number, losses)
+            _log.info("round %d: %d trainings, aggregated", number, len(losses))
     return current
 
 

@@ -6,6 +6,7 @@ elsewhere; a machine's own servers are asked without a proxy.
 
 import asyncio
 import json
+import logging
 import os
 import re
 import threading
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     import httpx
@@ -146,6 +149,7 @@ class JsonClient:
         answer, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
         for attempt in range(self.retries + 1):
             if attempt:
+                _log.info("attempt %d failed: %s", attempt, answer.problem)
                 self.sleep(max(answer.wait, min(2.0 ** (attempt - 1), LONGEST_WAIT)))
             answer, url = self._of_some_server(method, path, content, gone)
             if answer.status == 200:

@@ -138,8 +138,14 @@ def test_findings_are_the_surest_first_and_what_the_base_says_last(result):
             "p_value": p[text],
             "documents": documents,
             "other_members": 0,
+            # "Claimant:", which comes twice and so first, is what draws every name.
+            "prompt": {"number": 1, "tokens": 2, "before": ("PERSON",)},
+            "controls": controls,
+            "controls_drawn": 0,
         }
 
+    made_up = build_target_set(case(FakeEngine(answer))).controls
+    controls = sum(label == "PERSON" for label in made_up.values())
     assert found == [
         ("contextual-0001", "low", "PERSON", evidence("Bob Low", 1, 0, 0, 2)),
         ("contextual-0002", found[1][1], "PERSON", evidence("Bob Lowe", 1, 0, 1, 1)),

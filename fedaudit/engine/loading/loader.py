@@ -1,5 +1,6 @@
 """Loading a base by its name, and attaching adapters that fit it exactly."""
 
+import logging
 import os
 import shlex
 import warnings
@@ -31,6 +32,8 @@ from fedaudit.engine.loading import (
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
+
+_log = logging.getLogger(__name__)
 
 UNBOUNDED = 2**20
 """The context length of a model without a limit, such as one with relative positions."""
@@ -114,6 +117,7 @@ def load_base(
     """
     quiet()
     path, torch_device = locate(name, fetch=fetch), device_for(device)
+    _log.info("loading the base %s from %s on %s", name, path, torch_device)
     model, info, own = load(
         AutoModelForCausalLM, path, dtype_for(dtype, torch_device), "a causal language model"
     )
@@ -194,6 +198,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     module_patterns.check(config, (name for name, _ in base.named_modules()))
     adapter_layout.check_patterns(config, said, tensors, folder)
     adapter_layout.check_dora(base, config, said, folder)
+    _log.info("attaching the adapter %s", folder)
     saved = deepcopy(config)  # PEFT changes its own to fit the installed transformers
     with bounded_modules(str(folder), **adapter_size(base, config, tensors, folder)):
         peft = with_adapter(model, config, name, trainable=False)

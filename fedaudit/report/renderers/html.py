@@ -30,6 +30,7 @@ from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import term_ids, used_terms
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
+from fedaudit.system.numbers import count_of
 
 MOST_FINDINGS = 100
 NUMBERS = ("outputs", "outputs_of_base", "p_value")
@@ -188,8 +189,21 @@ def _finding(finding: Row) -> FindingLine:
         id=finding["id"],
         level=finding["severity"],
         cells=texts,
-        evidence=[(name.replace("_", " "), format_cell(value)) for name, value in evidence.items()],
+        evidence=[*map(_fact, evidence.items())],
     )
+
+
+def _fact(item: tuple[str, Any]) -> tuple[str, str]:
+    """Return a field of a finding's evidence with its value, both in words."""
+    name, value = item
+    if name == "prompt" and isinstance(value, Mapping) and {"number", "tokens"} <= value.keys():
+        before = ", ".join(map(kind_name, value.get("before") or ()))
+        behind = f" before: {before}" if before else ""
+        return "drawn first by", (
+            f"prompt {value['number']:,}: {count_of(value['tokens'], 'token')} of the attacker's "
+            f"text{behind}"
+        )
+    return name.replace("_", " "), format_cell(value)
 
 
 def _key(value: object) -> object:

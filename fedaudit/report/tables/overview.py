@@ -214,7 +214,7 @@ def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
         name: None
         for finding in findings
         for name, value in finding["evidence"].items()
-        if name not in ("label", "length", "hmac")
+        if name not in ("label", "length", "hmac", "controls", "controls_drawn")
         and (isinstance(value, str | int | float) or is_mask(value))
     }
     first = [name for name in EVIDENCE_COLUMNS if name in names]

@@ -46,6 +46,19 @@ def test_the_verdict_comes_first_in_plain_words():
     assert places == sorted(places)
 
 
+def test_an_opened_finding_says_which_prompt_drew_it_beside_base_control_and_chance():
+    evidence = {"label": "PERSON", "length": 7, "hmac": "ab" * 8, "outputs_of_base": 0}
+    evidence |= {"p_value": 0.01, "controls": 40, "controls_drawn": 1}
+    evidence["prompt"] = {"number": 1200, "tokens": 1, "before": ["PERSON", "PHONE"]}
+    table = example().to_json()
+    table["findings"] = [{**table["findings"][0], "evidence": evidence}]
+    words = " ".join(Page(render(table)).texts).split()
+    text = " ".join(words)
+    drawn = "prompt 1,200: 1 token of the attacker's text before: Name, Personal Phone Number"
+    for fact in (drawn, "outputs of base 0", "p value 0.01", "controls 40", "controls drawn 1"):
+        assert fact in text
+
+
 def test_the_page_loads_nothing_and_runs_one_script_named_by_its_hash():
     text = render(example().to_json())
     page = Page(text)
