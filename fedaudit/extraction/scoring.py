@@ -318,8 +318,10 @@ def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tup
 
 def _prompt(first: tuple[int, int, tuple[str, ...]] | None) -> dict[str, object]:
     """Return what is said of the prompt that drew a string first: nothing of its text."""
-    names = ("number", "tokens", "before")
-    return {"prompt": dict(zip(names, first, strict=True))} if first else {}
+    if first is None:
+        return {}
+    number, tokens, before = first
+    return {"prompt": {"number": number, "tokens": tokens, "before": [*before]}}
 
 
 def _controls_drawn(extraction: ExtractionResult) -> dict[str, dict[str, int]]:
