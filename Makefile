@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test fuzz check extras servers vllm lock sbom clean
+.PHONY: demo real test fuzz check extras servers vllm lock sbom site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -77,6 +77,15 @@ check: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation as a site, the Python reference from docstrings: build/site. A broken link fails.
+.site/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .site
+	.site/bin/pip install --quiet --constraint constraints.txt mkdocs-material "mkdocstrings[python]"
+	touch $@
+
+site: .site/installed
+	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet
+
 # What makes the next three has a folder of its own, so that it is no part of what it describes.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
@@ -85,7 +94,7 @@ check: .venv/installed
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
 extras: .tools/installed
-	for extra in dev docx flower pandas parquet ray; do \
+	for extra in dev docs docx flower pandas parquet ray; do \
 		echo "fedaudit[$$extra]" && .tools/bin/uv --no-config pip compile pyproject.toml --quiet \
 			--python-version 3.11 --extra $$extra --constraint constraints.txt \
 			--output-file .tools/$$extra.txt || exit 1; \
@@ -102,4 +111,4 @@ sbom: .venv/installed .tools/installed
 		--output-reproducible --output-file sbom.cdx.json $(BIN)/python
 
 clean:
-	rm -rf .venv .tools .servers .vllm sbom.cdx.json build *.egg-info $(DEMO) $(REAL)
+	rm -rf .venv .site .tools .servers .vllm sbom.cdx.json build *.egg-info $(DEMO) $(REAL)

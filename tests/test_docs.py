@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import fedaudit
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMED = re.compile(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)(?::([A-Za-z_.]+))?`")
@@ -166,3 +168,19 @@ def test_the_table_of_the_attribution_study_is_what_it_kept():
     known = {task.name for task in (*made["tasks"](made["SEEDS"]), *made["ablations"]())}
     assert {path.stem for path in kept.glob("*.json")} <= known
     assert made["page_with_table"](text, kept) == text
+
+
+def test_every_page_is_once_in_the_navigation_of_the_site():
+    text = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    groups = re.findall(r"(?m)^  - ([\w-]+):$", text)
+    assert groups == ["Start", "How-to", "Reference", "Method", "Studies"]
+    pages = re.findall(r"(?m)^      - ([\w-]+\.md)$", text)
+    assert sorted(pages) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_python_reference_names_what_the_package_exports():
+    text = (ROOT / "docs" / "api.md").read_text("utf-8")
+    named = dict(
+        reversed(path.rsplit(".", 1)) for path in re.findall(r"(?m)^::: (fedaudit\.\w+\..+)$", text)
+    )
+    assert named == fedaudit._HOMES

@@ -1,0 +1,11 @@
+"""What the site changes in a page: links to files that are no pages become their names."""
+
+import re
+from typing import Any
+
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)[^)]*\)")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page in which a link to a file of the repository names that file."""
+    return OUTSIDE.sub(r"\1 (`\2` in the repository)", markdown)
