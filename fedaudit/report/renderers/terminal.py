@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_FINDINGS = 10
-MIN_NAME_WIDTH = 8
-"""The minimum width of a column of names when numbers need the room."""
+GAP = 2
+"""The space between two columns."""
 
 STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 
@@ -128,34 +128,76 @@ def _list(title: str, lines: Sequence[str], console: "Console") -> None:
 
 
 def _table(table: Table, console: "Console") -> None:
+    """Print a table; one that is too wide for its words becomes a list of rows."""
     from rich import box
     from rich.table import Table as Grid
 
+    widths = _column_widths(table, console.width)
+    if widths is None:
+        _section(table.title, _stacked(table), console, table.notes)
+        return
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    unbroken_columns = _unbroken_columns(table, console.width)
-    for column in table.columns:
+    for column, width in zip(table.columns, widths, strict=True):
         grid.add_column(
             _text(column),
             justify="right" if column in table.numeric else "left",
             overflow="fold",
-            no_wrap=column in unbroken_columns,
+            width=width,
         )
     for row in table.rows:
         grid.add_row(*map(_text, row))
     _section(table.title, grid, console, table.notes)
 
 
-def _unbroken_columns(table: Table, width: int) -> frozenset[str]:
-    """Return the columns whose lines never break: numeric ones, if names still have enough room."""
+def _stacked(table: Table) -> "rich.table.Table":
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for number, row in enumerate(table.rows):
+        if number:
+            grid.add_row("", "")
+        for column, cell in zip(table.columns, row, strict=True):
+            grid.add_row(_text(column), _text(cell))
+    return grid
+
+
+def _column_widths(table: Table, width: int) -> list[int] | None:
+    """Return the widths at which no word of a table breaks, nor a number if there is room.
+
+    None if its words do not fit side by side.
+    """
+    columns = [
+        [make_visible(cell) for cell in (name, *(row[index] for row in table.rows))]
+        for index, name in enumerate(table.columns)
+    ]
+    words = [max(map(_longest_word, cells)) for cells in columns]
+    whole = [
+        max(word, *map(_width, cells[1:])) if name in table.numeric and cells[1:] else word
+        for name, cells, word in zip(table.columns, columns, words, strict=True)
+    ]
+    free = width - GAP * (len(columns) - 1)
+    fits = next((widths for widths in (whole, words) if sum(widths) <= free), None)
+    if fits is None:
+        return None
+    remaining, result = free - sum(fits), list(fits)
+    wanted = [max(map(_width, cells)) for cells in columns]
+    # The columns that lack least are served first, so that few break their lines.
+    for index in sorted(range(len(columns)), key=lambda i: (wanted[i] - fits[i], i)):
+        more = min(remaining, wanted[index] - result[index])
+        result[index], remaining = result[index] + more, remaining - more
+    return result
+
+
+def _width(text: str) -> int:
     from rich.cells import cell_len
 
-    widths = [
-        max(cell_len(make_visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
-        if column in table.numeric
-        else MIN_NAME_WIDTH
-        for index, column in enumerate(table.columns)
-    ]
-    return table.numeric if sum(widths) + 2 * (len(widths) - 1) <= width else frozenset()
+    return cell_len(text)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(_width, text.split()), default=0)
 
 
 def _section(

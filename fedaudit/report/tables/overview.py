@@ -142,16 +142,19 @@ def leak_table(report: Row, most: int) -> list[Table]:
     findings = [f for f in worst_findings(report) if not any(is_it(f) for is_it in excluded)]
     remaining = len(findings) - most
     attacks = dict.fromkeys(f["measurement"] for f in findings)
+    # An id such as contextual-0001 names the attack.
+    named = all(f["id"].startswith(f"{f['measurement'].partition(' ')[0]}-") for f in findings)
+    by = ("by",) if len(attacks) > 1 and not named else ()
     names = _evidence_names(findings[:most])
     headings = tuple(name.replace("_", " ") for name in names)
     table = Table(
         title="Findings",
-        columns=("severity", "leak", *(("by",) if len(attacks) > 1 else ()), *headings, "id"),
+        columns=("severity", "leak", *by, *headings, "id"),
         rows=tuple(
             (
                 finding["severity"],
                 leak_name(finding),
-                *((finding["measurement"],) if len(attacks) > 1 else ()),
+                *((finding["measurement"],) if by else ()),
                 *(format_cell(finding["evidence"].get(name)) for name in names),
                 finding["id"],
             )

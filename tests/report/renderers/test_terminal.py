@@ -3,13 +3,18 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import attributed_report
 import pytest
 from example_report import HOSTILE, coverage, example, extraction, hostile, number
 from rich.cells import cell_len
 from rich.console import Console
 
+from fedaudit.api.kind import Table
 from fedaudit.report.redaction import is_hidden, make_visible
-from fedaudit.report.renderers.terminal import render
+from fedaudit.report.renderers.terminal import print_tables, render
+from fedaudit.report.tables import assessment, overview
+from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.extraction import prompted
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal.txt"
 
@@ -126,3 +131,35 @@ def test_other_measurements_are_not_lost():
     assert "leakage_bits" in out
     assert "12.5" in out
     assert "client c1" in out
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+@pytest.mark.parametrize("kind", ["audit", "attributed", "many columns"])
+def test_no_word_of_a_table_is_broken(kind, width):
+    if kind == "many columns":
+        names = tuple(f"column-{n:04d}" for n in range(9))
+        rows = tuple(tuple(f"word{n}({row:03d}) #ab…" for n in range(9)) for row in range(3))
+        tables = [Table(title="Wide", columns=names, rows=rows, numeric=frozenset(names[:2]))]
+    else:
+        attributed = attributed_report.report(attributed_report.attributed())
+        report = example().to_json() if kind == "audit" else attributed
+        tables = [
+            *overview.attack_tables(report),
+            *attribution(report),
+            *assessment.judgement_tables(report),
+            *overview.finding_tables(report, 10),
+        ]
+    stream = StringIO()
+    print_tables(tables, Console(file=stream, width=width))
+    printed_words = set(stream.getvalue().split())
+    cells = [cell for table in tables for row in (table.columns, *table.rows) for cell in row]
+    words = {word for cell in cells for word in cell.split() if cell_len(word) <= width // 2}
+    assert words
+    assert words <= printed_words
+
+
+def test_sets_with_the_same_number_share_a_line():
+    hits = {"all": 3, "prefix-disjoint": 3, "exclusive": 2}
+    rows = [coverage(count, 10, source="tuned", set=name) for name, count in hits.items()]
+    [table] = prompted.extraction(replace(example(), measurements=rows).to_json())
+    assert [line[1:3] for line in table.rows] == [("all, disjoint", "3 / 10"), ("judged", "2 / 10")]

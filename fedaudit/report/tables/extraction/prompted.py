@@ -42,11 +42,25 @@ def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
     ]
     return build_table(
         f"Extraction: {plugin}",
-        cells,
+        _join_sets(cells),
         ("model", "set", "found", COVERAGE, "per query", "queries", "where"),
         numeric=("found", COVERAGE, "per query", "queries"),
         notes=(*common_note(shared), *missing_reasons(rows)),
     )
+
+
+def _join_sets(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return lines in which one line names all sets that have the same number."""
+    joined: dict[tuple[str, ...], dict[str, str]] = {}
+    for line in cells:
+        first = joined.setdefault(
+            tuple(line[name] for name in ("model", "found", COVERAGE, "where")), {**line}
+        )
+        if line["set"] not in first["set"].split(", "):
+            first["set"] += f", {line['set']}"
+        for name in ("per query", "queries"):
+            first[name] = line[name] if first[name] == NONE else first[name]
+    return list(joined.values())
 
 
 def _companion(report: Row, row: Row, metric: str) -> str:
