@@ -30,6 +30,7 @@ from fedaudit.cli.options import (
     Shard,
     Target,
     Template,
+    one_target,
     settings_by_plugin,
     with_patterns,
 )
@@ -220,13 +221,17 @@ def _request(
     arguments: Mapping[str, Any],
     reader: "InputReader",
 ) -> "MemorizationRequest":
-    """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
+    """Return what is asked for: files behind --clients are clients, a folder is RUN."""
     from fedaudit.audit.clients import list_clients
     from fedaudit.audit.request import MemorizationRequest, Protocol
     from fedaudit.config.options import build_settings
     from fedaudit.engine.remote.options import is_url
+    from fedaudit.nano import BASE
 
     parsed_protocol = build_settings(Protocol, protocol, "memorize")
+    if clients and (models := [place for place in places if place.is_dir() or str(place) == BASE]):
+        target = one_target(str(models[0]), target)
+        places = [place for place in places if place != models[0]]
     if clients:
         return MemorizationRequest(
             clients=list_clients(None, [*clients, *places], reader),

@@ -47,6 +47,16 @@ def test_what_a_message_says_to_type_can_be_typed(run, adapter):
     words = ("audit", adapter, "--ours", "ours.jsonl", "--theirs", "theirs.jsonl")
     outcome = run(*words)
     assert outcome.code == 2
-    assert f"name its base with --target and it with --adapter {adapter}" in outcome.err
-    typed = ("--target", "fedaudit-nano", "--adapter", adapter)
+    typed = ("--target", "fedaudit-nano", "--adapter", str(adapter))
+    said = " ".join(typed).replace("fedaudit-nano", "BASE")
+    assert f"name its base, too, with {said}." in outcome.err
     assert run("audit", *typed, *words[2:], "--dry-run", "--device", "cpu").code == 0
+
+
+def test_memorize_takes_a_model_by_its_place_beside_files_of_clients(run, adapter):
+    words = ("memorize", "fedaudit-nano", "--adapter", adapter, "--clients")
+    run.refused(3, *words, "ours.jsonl", "gone.jsonl", says="gone.jsonl")
+    Path("base").mkdir()
+    words = ("memorize", "base", "--clients", "ours.jsonl", "theirs.jsonl")
+    run.refused(3, *words, says="base is neither a federation")
+    run.refused(2, *words, "--target", "other", says="both name what is audited")
