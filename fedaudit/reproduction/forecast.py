@@ -67,16 +67,16 @@ def describe_study(
 ) -> Iterator[str]:
     """Yield the lines that say what `run_study` with the same arguments comes to.
 
-    No model is loaded. The user's mistakes are refused as `run_study` refuses them.
+    No model is loaded. Further seeds are taken to cost what the first one costs. The user's
+    mistakes are refused as `run_study` refuses them.
     """
     chosen, configs = study_configs(
         profile, scale, quick=quick, settings=settings, federations=federations, seeds=seeds
     )
     made: dict[str, Forecast] = {}
     entries = []
-    for config, variant in [
-        (c, v) for group in configs.values() for c, v in zip(group, chosen, strict=True)
-    ]:
+    first, seed_count = next(iter(configs.values())), len(configs)
+    for config, variant in zip(first, chosen, strict=True):
         check_variant(variant, config)
         key = repr(config)
         is_new = key not in made
@@ -91,8 +91,8 @@ def describe_study(
                 cost=_cost(variant, made[key]),
             )
         )
-    used = f", {count_of(len(configs), 'seed')}" if len(configs) > 1 else ""
-    yield f"Study: {count_of(len(chosen), 'variant')}{used} on {len(made)} federations"
+    used = f", {count_of(seed_count, 'seed')}" if seed_count > 1 else ""
+    yield f"Study: {count_of(len(chosen), 'variant')}{used} on {seed_count * len(made)} federations"
     yield from (f"  {entry.describe()}" for entry in entries)
     yield ""
     yield "The largest federation"
@@ -100,13 +100,13 @@ def describe_study(
     yield from (f"  {line}" for line in largest.describe())
     yield ""
     yield "In all"
-    yield from (f"  {line}" for line in _totals(entries))
+    yield from (f"  {line}" for line in _totals(entries, seed_count))
 
 
-def _totals(entries: Sequence[VariantForecast]) -> Iterator[str]:
+def _totals(entries: Sequence[VariantForecast], seeds: int) -> Iterator[str]:
     """Yield the sums over the federations to train and over all questions."""
-    training = [e.federation for e in entries if e.is_new and not e.trained]
-    asked = sum((entry.cost for entry in entries), Cost())
+    training = seeds * [e.federation for e in entries if e.is_new and not e.trained]
+    asked = seeds * sum((entry.cost for entry in entries), Cost())
     asked = replace(asked, unknown=tuple(dict.fromkeys(asked.unknown)))
     steps, tokens = sum(f.steps for f in training), sum(f.tokens for f in training)
     yield (

@@ -135,8 +135,8 @@ def test_reproduce_says_what_each_variant_trains_and_asks(profile, run):
     assert "what superset asks is not known before" in text
     assert "Training: 2 federations, 12 trainings, 48 steps" in text
     assert "5 continuations of 200 tokens" in text  # five documents, suffixes of 40 tokens
-    assert "Study: 1 variant, 3 seeds on 3 federations" in dry(
-        run, "reproduce", "small.toml", "--quick", "--seeds", "3"
-    )
+    seeds = dry(run, "reproduce", "small.toml", "--quick", "--seeds", "1000")
+    assert "Study: 1 variant, 1,000 seeds on 1000 federations" in seeds
+    assert "Training: 1,000 federations, 6,000 trainings, 24,000 steps" in seeds
     paper = dry(run, "reproduce", "small.toml", "--scale", "paper")
     assert "Asked of each attacked model, and of its base: what contextual, verbatim" in paper
