@@ -1,31 +1,53 @@
-"""What becomes of every table and figure of the five papers, as the page docs/coverage.md.
+"""How every table and figure of the five papers came out, derived from the stored studies.
 
-python benchmarks/coverage.py            writes the page from the profiles
-python benchmarks/coverage.py --show     prints it
+python benchmarks/coverage.py            writes docs/coverage.md
+python benchmarks/coverage.py --check    exits with 1 if the page is not what the studies say
 """
 
 import argparse
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fedaudit.config import coverage, profile
+from fedaudit.config import profile
+from fedaudit.config.coverage import CoverageEntry, PaperCoverage
 
-PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
+ROOT = Path(__file__).parents[1]
+PAGE, STUDIES = ROOT / "docs/coverage.md", ROOT / "docs/studies"
+CUT = Path(__file__).with_name("cut_claims.toml")
+
+STATES = {
+    "shown": "a claim holds, and none fails or has values that go against it; or figures alone",
+    "open": "no interval is narrow enough to tell, and the values go the paper's way",
+    "contrary by value": "the values go against a claim, but the intervals leave it open",
+    "contrary": "a claim in the paper's direction fails",
+    "not at this scale": "what it needs is in the profile, but not at nano scale",
+    "not covered": "nothing here measures it",
+}
 
 HEAD = """# Coverage: every table and figure of the five papers
 
-`python benchmarks/coverage.py` makes this page from `[[coverage]]` in the profiles; a test holds
-the two together.
+`python benchmarks/coverage.py` derives this page from the profiles' `[[coverage]]` and from the
+studies in `docs/studies/`; the test suite runs it with `--check`.
 
 | state | |
 | --- | --- |
 {states}
 
-"Measured here" is at nano scale, on two cores, with made-up records and the built-in base. What
-stands against a contrary one is a claim in the paper's direction that fails; `fedaudit reproduce`
-counts it like any other and says so with its exit code. The states are those of the measurements
-in each paper's page, most of ablations of one seed; a run says for itself which claims hold, fail
-or are open ([when a claim holds](profiles.md#when-a-claim-holds)). "Figures" are published numbers
-that `reproduce` prints beside ours.
+"Measured" is at nano scale, on two cores, with made-up records and the built-in base. A claim's
+outcome is that of the stored study that measured it with the most seeds; none of these seeds had a
+part in choosing settings ([when a claim holds](profiles.md#when-a-claim-holds)). "Figures" are
+published numbers that `reproduce` prints beside ours.
+
+| profile | claims | hold | fail | open | not measured |
+| --- | --: | --: | --: | --: | --: |
+{counts}
 """
 
 PAGES = {
@@ -36,31 +58,153 @@ PAGES = {
     "secure_gate": "secure-gate.md",
 }
 
+_NUMBERS = re.compile(r"(\S+) (>=|<=|>|<) ([^\s;]+)")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a claim came out in the study that measured it with the most seeds."""
+
+    holds: bool | None
+    seeds: int
+    against: bool
+    """Whether the values go against the claim, whatever their intervals say."""
+
+
+def outcomes(name: str) -> dict[str, Outcome]:
+    """Return the outcomes of a profile's claims in the stored studies, by id."""
+    found: dict[str, Outcome] = {}
+    for path in sorted(STUDIES.glob("*.json")):
+        kept = json.loads(path.read_text("utf-8"))
+        if kept["run"]["config"]["profile"] != name:
+            continue
+        for seeds, claims in _claims(kept):
+            for claim in claims:
+                outcome = _outcome(claim, seeds)
+                if outcome and outcome.seeds > getattr(found.get(claim["id"]), "seeds", 0):
+                    found[claim["id"]] = outcome
+    return found
+
+
+def _claims(kept: Mapping[str, Any]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+    """Yield the numbers of seeds and the claims of a stored study and of those beside it."""
+    yield len(kept["run"]["config"].get("seeds", (0,))), kept.get("claims", [])
+    for beside in (kept.get("again"), kept.get("more")):
+        if beside:
+            claims = [{"id": key, **value} for key, value in beside["claims"].items()]
+            yield len(beside["seeds"]), claims
+
+
+def _outcome(claim: Mapping[str, Any], seeds: int) -> Outcome | None:
+    numbers = _NUMBERS.match(claim["detail"])
+    if claim["detail"].startswith("not measured") or not numbers:
+        return None
+    left, right = float(numbers[1]), float(numbers[3])
+    against = {
+        ">": left <= right, ">=": left < right, "<": left >= right, "<=": left > right,
+    }[numbers[2]]  # fmt: skip
+    return Outcome(claim["holds"], seeds, against and (left, right) != (0, 0))
+
+
+def state(entry: CoverageEntry, claims: Sequence[str], found: Mapping[str, Outcome]) -> str:
+    """Return how a table or figure came out."""
+    if entry.state != "measured":
+        return entry.state
+    measured = [found[claim] for claim in claims if claim in found]
+    if any(one.holds is False for one in measured):
+        return "contrary"
+    if any(one.holds is None and one.against for one in measured):
+        return "contrary by value"
+    if not claims or any(one.holds for one in measured):
+        return "shown"
+    return "open"
+
+
+def table(covered: PaperCoverage, found: Mapping[str, Outcome]) -> list[str]:
+    """Return the lines of a Markdown table: every source, its state, and what is here about it."""
+    head = ["| source | what it shows | state | here |", "| --- | --- | --- | --- |"]
+    for entry in covered.covered:
+        claims = covered.claims_of(entry)
+        head.append(
+            f"| {entry.source} | {entry.what} | {state(entry, claims, found)} | "
+            f"{_notes(entry, claims, covered.figures_of(entry), found)} |"
+        )
+    return head
+
+
+def _notes(
+    entry: CoverageEntry, claims: Sequence[str], figures: int, found: Mapping[str, Outcome]
+) -> str:
+    grouped: dict[str, list[str]] = {}
+    for claim in claims:
+        grouped.setdefault(_word(found.get(claim)), []).append(f"`{claim}`")
+    words = ("fails", "open, against it by value", "holds", "open", "not measured")
+    notes = [f"{word}: {', '.join(grouped[word])}" for word in words if word in grouped]
+    if figures:
+        notes.append(f"{figures} figure{'s' * (figures > 1)} beside ours")
+    return "; ".join(note.replace("|", "\\|") for note in [*notes, entry.reason] if note)
+
+
+def _word(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "not measured"
+    if outcome.holds is None:
+        return "open, against it by value" if outcome.against else "open"
+    return "holds" if outcome.holds else "fails"
+
+
+def summary(covered: PaperCoverage, found: Mapping[str, Outcome]) -> str:
+    """Return how many tables and figures there are, and how many of each state."""
+    counted = Counter(
+        state(entry, covered.claims_of(entry), found)
+        for entry in covered.covered
+        if re.match(r"(table|figure) \d+$", entry.source)
+    )
+    counts = ", ".join(f"{counted[name]} {name}" for name in STATES if counted[name])
+    return f"{counted.total()} tables and figures: {counts}"
+
+
+def _cut() -> Iterator[str]:
+    """Yield the page's list of the claims that were cut."""
+    yield "## Claims that were cut"
+    rows = ["| profile | claims | why |", "| --- | --- | --- |"]
+    for name, groups in tomllib.loads(CUT.read_text("utf-8")).items():
+        for group in groups:
+            ids = ", ".join(f"`{claim}`" for claim in group["claims"])
+            rows.append(f"| `{name}` | {ids} | {group['reason']} |")
+    yield "\n".join(rows)
+
 
 def page() -> str:
     """Return the page."""
-    states = "\n".join(f"| {state} | {what} |" for state, what in coverage.STATES.items())
-    parts = [HEAD.format(states=states)]
+    parts, counts = [], []
     for name in profile.shipped_profiles():
         chosen = profile.load(name)
         if not chosen.paper:
             continue
+        found = outcomes(name)
+        words = Counter(_word(found.get(claim.id)).split(",")[0] for claim in chosen.claims)
+        numbers = (words[word] for word in ("holds", "fails", "open", "not measured"))
+        counts.append(f"| `{name}` | {len(chosen.claims)} | {' | '.join(map(str, numbers))} |")
+        covered = chosen.covered()
         parts += [
             f"## `{name}`",
-            f"*{chosen.paper}* ([measured]({PAGES[name]})): {coverage.summary(chosen.coverage)}.",
-            "\n".join(coverage.table(chosen.covered())) + "\n",
+            f"*{chosen.paper}* ([measured]({PAGES[name]})): {summary(covered, found)}.",
+            "\n".join(table(covered, found)),
         ]
-    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+    states = "\n".join(f"| {name} | {what} |" for name, what in STATES.items())
+    head = HEAD.format(states=states, counts="\n".join(counts)).rstrip("\n")
+    return "\n\n".join([head, *parts, *_cut()]) + "\n"
 
 
 def main() -> None:
-    """Write the page, or print it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--show", action="store_true")
-    if parser.parse_args().show:
-        print(page(), end="")
-    else:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    if not parser.parse_args().check:
         PAGE.write_text(page(), "utf-8")
+    elif page() != PAGE.read_text("utf-8"):
+        sys.exit(f"{PAGE} is not what the studies say: run python benchmarks/coverage.py")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The tables of a study in its page, as its report has them: no number in them is typed by hand.
 
     python benchmarks/study_tables.py REPORT docs/cross.md [--again REPORT]
+    python benchmarks/study_tables.py REPORT docs/fed-pii.md --more    claims measured apart
+    python benchmarks/study_tables.py --judge-again     what is kept, by today's rule of claims
 
 A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
 trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, between
@@ -105,8 +107,23 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "| | claim of the paper | measured | source |"
     yield "| --- | --- | --- | --- |"
+    more = kept.get("more", {"claims": {}, "seeds": ()})
     for claim in claims:
-        cells = (claim["statement"], claim["detail"] or "-", claim["source"])
+        if _is_measured(claim) or claim["id"] not in more["claims"]:
+            cells = (claim["statement"], claim["detail"] or "-", claim["source"])
+            yield f"| {HOLDS[claim['holds']]} | {' | '.join(map(escape, cells))} |"
+    if not more["claims"]:
+        return
+    sources = {claim["id"]: claim for claim in claims}
+    yield ""
+    yield f"Measured apart, seeds {', '.join(map(str, more['seeds']))}:"
+    yield ""
+    yield "| | claim of the paper | measured | source |"
+    yield "| --- | --- | --- | --- |"
+    for name, claim in more["claims"].items():
+        if name not in sources:
+            continue
+        cells = (sources[name]["statement"], claim["detail"], sources[name]["source"])
         yield f"| {HOLDS[claim['holds']]} | {' | '.join(map(escape, cells))} |"
 
 
@@ -163,24 +180,50 @@ def kept_path(page: Path) -> Path:
     return page.parent / "studies" / f"{page.stem}.json"
 
 
+def _brief(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seeds and the measured claims of a report."""
+    config = report["run"]["config"]
+    return {
+        "seeds": config.get("seeds") or [config["seed"]],
+        "claims": {
+            claim["id"]: {"holds": claim["holds"], "detail": claim["detail"]}
+            for claim in report["claims"]
+            if _is_measured(claim)
+        },
+    }
+
+
 def main() -> None:
     """Keep what is needed of a report, and write the page's tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("report", type=Path)
-    parser.add_argument("page", type=Path)
+    parser.add_argument("report", type=Path, nargs="?")
+    parser.add_argument("page", type=Path, nargs="?")
     parser.add_argument("--again", type=Path, help="a report of other seeds, judged alike")
+    parser.add_argument("--more", action="store_true", help="claims that no other run measured")
+    parser.add_argument("--judge-again", action="store_true", help="judge what is kept")
     given = parser.parse_args()
-    kept = kept_report(
-        json.loads(given.report.read_text("utf-8")),
-        json.loads(given.again.read_text("utf-8")) if given.again else None,
-    )
-    path = kept_path(given.page)
+    if given.judge_again:
+        from judge_again import judge_again
+
+        for path in sorted((Path(__file__).parents[1] / "docs/studies").glob("*.json")):
+            page = path.parents[1] / f"{path.stem}.md"
+            _write(page, judge_again(json.loads(path.read_text("utf-8"))))
+        return
+    report, path = json.loads(given.report.read_text("utf-8")), kept_path(given.page)
+    before = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if given.more:
+        _write(given.page, before | {"more": _brief(report)})
+        return
+    again = json.loads(given.again.read_text("utf-8")) if given.again else None
+    beside = {name: before[name] for name in ("again", "more") if name in before}
+    _write(given.page, beside | kept_report(report, again))
+
+
+def _write(page: Path, kept: Mapping[str, Any]) -> None:
+    path = kept_path(page)
     path.parent.mkdir(exist_ok=True)
-    if not given.again and path.exists():
-        before = json.loads(path.read_text("utf-8"))
-        kept |= {name: before[name] for name in ("again",) if name in before}
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
-    given.page.write_text(page_with_table(given.page.read_text("utf-8"), kept), "utf-8")
+    page.write_text(page_with_table(page.read_text("utf-8"), kept), "utf-8")
 
 
 if __name__ == "__main__":

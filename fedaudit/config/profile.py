@@ -101,10 +101,9 @@ class Statement:
     right: Select | float = 0.0
     factor: float = 1.0
     margin: float = 0.0
-    apart: bool | None = None
-    """Whether the claim stays open where the intervals of both values overlap, or one has none: the
-    order may be chance. By default true for two measured values, and false against a number; where
-    it is true, a value whose interval holds the number leaves the claim open."""
+    apart: bool = True
+    """Whether the claim stays open where the interval of the left value reaches that of the right
+    one, or holds the number on the right, or is missing: the order may be chance."""
     paired: bool = False
     """Whether the two values are of the same federations, so that the seeds' differences are judged
     in place of two intervals: the claim stays open where their 95 % interval holds 0, and with a
@@ -114,13 +113,8 @@ class Statement:
     not tell which has more."""
 
     def __post_init__(self) -> None:
-        if self.paired and (self.apart is not None or not isinstance(self.right, Select)):
+        if self.paired and not (self.apart and isinstance(self.right, Select)):
             raise ValueError("paired is for two measured values, and goes without apart.")
-
-    @property
-    def open_where_they_overlap(self) -> bool:
-        """Whether overlapping intervals leave the claim open: by default those of two values do."""
-        return isinstance(self.right, Select) if self.apart is None else self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,10 +62,10 @@ def check_claims(
 ) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
-    The same goes for a claim about two measured values whose intervals overlap or are missing,
-    unless it says `apart = false`. If `measured` has means over seeds, a `paired` claim is judged
-    by the differences in `by_seed`, the measurements of each seed; `same_records` says whether all
-    seeds had the same records.
+    The same goes for a claim whose intervals overlap or are missing, or hold the number that a
+    value is compared with, unless it says `apart = false`. If `measured` has means over seeds, a
+    `paired` claim is judged by the differences in `by_seed`, the measurements of each seed;
+    `same_records` says whether all seeds had the same records.
     """
     return [_claim(statement, measured, by_seed, same_records) for statement in profile.claims]
 
@@ -143,12 +143,12 @@ def _outcome(
         holds, why = _paired_outcome(statement, by_seed, same_records)
         return holds, f"{detail}; {why}"
     holds = _COMPARE[statement.compare](left.number, bound.number)
-    if statement.open_where_they_overlap and None in (left.interval, bound.interval):
+    if statement.apart and None in (left.interval, bound.interval):
         return None, f"{detail}; {NO_INTERVAL}"
-    if not _overlap(left, bound) or (right.exact and not statement.open_where_they_overlap):
+    if not _overlap(left, bound):
         return holds, detail
     why = CONTAINMENT if right.exact else OVERLAP
-    return None if statement.open_where_they_overlap else holds, f"{detail}; {why}"
+    return None if statement.apart else holds, f"{detail}; {why}"
 
 
 def _overlap(left: _Side, right: _Side) -> bool:
