@@ -23,10 +23,11 @@ PAGE, STUDIES = ROOT / "docs/coverage.md", ROOT / "docs/studies"
 CUT = Path(__file__).with_name("cut_claims.toml")
 
 STATES = {
-    "shown": "a claim holds, and none fails or has values that go against it; or figures alone",
+    "shown": "a claim holds, and none fails or has values that go against it",
     "open": "no interval is narrow enough to tell, and the values go the paper's way",
     "contrary by value": "the values go against a claim, but the intervals leave it open",
     "contrary": "a claim in the paper's direction fails",
+    "figures only": "published numbers stand beside ours, and no claim is about them",
     "not at this scale": "what it needs is in the profile, but not at nano scale",
     "not covered": "nothing here measures it",
 }
@@ -86,7 +87,7 @@ def outcomes(name: str) -> dict[str, Outcome]:
     return found
 
 
-def _claims(kept: Mapping[str, Any]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+def _claims(kept: Mapping[str, Any]) -> Iterator[tuple[int, Sequence[Mapping[str, Any]]]]:
     """Yield the numbers of seeds and the claims of a stored study and of those beside it."""
     yield len(kept["run"]["config"].get("seeds", (0,))), kept.get("claims", [])
     for beside in (kept.get("again"), kept.get("more")):
@@ -110,12 +111,14 @@ def state(entry: CoverageEntry, claims: Sequence[str], found: Mapping[str, Outco
     """Return how a table or figure came out."""
     if entry.state != "measured":
         return entry.state
+    if not claims:
+        return "figures only"
     measured = [found[claim] for claim in claims if claim in found]
     if any(one.holds is False for one in measured):
         return "contrary"
     if any(one.holds is None and one.against for one in measured):
         return "contrary by value"
-    if not claims or any(one.holds for one in measured):
+    if any(one.holds for one in measured):
         return "shown"
     return "open"
 
