@@ -11,6 +11,9 @@ from fedaudit.system.documents import parse_json, too_large
 from fedaudit.system.failures import DISK, NO_MEMORY, system_error
 from fedaudit.system.files import LARGEST, open_regular
 
+MOST_DIMENSIONS = 16
+"""Dimensions of a tensor that are allowed; models have up to five, and torch fails above 64."""
+
 _counts: dict[tuple[int, ...], int] = {}
 """The number of tensors of every file that was checked, as long as it does not change."""
 
@@ -65,8 +68,11 @@ def check_open_header(file: BinaryIO, path: Path, largest: int = LARGEST) -> int
     try:
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         described = max((_end(entry) for entry in tensors.values()), default=0)
+        dimensions = max((len(entry["shape"]) for entry in tensors.values()), default=0)
     except (AttributeError, LookupError, TypeError, ValueError):
         raise _invalid(path, "its header describes no tensors") from None
+    if dimensions > MOST_DIMENSIONS:
+        raise _invalid(path, f"it has a tensor of {dimensions:,} dimensions")
     if 8 + length + described != size:
         raise _invalid(
             path, f"it has {size:,} bytes, and its header describes {8 + length + described:,}"
