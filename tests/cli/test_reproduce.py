@@ -36,9 +36,9 @@ attacks = ["contextual"]
 [[claims]]
 id = "sure"
 source = "nowhere"
-statement = "Coverage is no less than nothing."
-left = { variant = "fedavg", metric = "coverage", scope = { source = "tuned", set = "all" } }
-compare = ">="
+statement = "FedAvg loses something."
+left = { variant = "fedavg", metric = "loss", scope = { source = "tuned" } }
+compare = ">"
 right = 0.0
 [[claims]]
 id = "prox"
