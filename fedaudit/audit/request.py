@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+
+from typer import Option
+from typer.models import OptionInfo
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.plugin import DETECTOR, UpTo
@@ -30,11 +34,26 @@ BUDGET = 10_000
 """The paper's: so many random prefixes of each attacker (FedPII, section 5.3)."""
 
 
+@cache
+def options_of(request: type) -> dict[str, OptionInfo]:
+    """Return the options that a dataclass's fields are annotated with, inherited ones last."""
+    hints = get_type_hints(request, include_extras=True)
+    own = request.__annotations__
+    names = sorted((one.name for one in fields(request)), key=lambda name: name not in own)
+    return {
+        name: note
+        for name in names
+        for note in getattr(hints[name], "__metadata__", ())
+        if isinstance(note, OptionInfo)
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest(ABC):
     """What a command was asked to do; each command adds the files that it takes.
 
-    Raises ValueError for a number that is too small.
+    A field annotated with an option is one of the command line. Raises ValueError for a number that
+    is too small.
     """
 
     kind: ClassVar[str]
@@ -48,45 +67,84 @@ class AuditRequest(ABC):
     """Whether its attacks look for a federation without the victim, beside the one audited."""
     compares_every_counterfactual: ClassVar[bool] = False
     """Whether it looks for federations without each of its clients, beside the one audited."""
-    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0}
-    """The smallest value of each number that has one."""
 
     attacks: tuple[str, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the attacks and of the detector, by name."""
-    target: str | None = None
-    adapter: str | None = None
-    round: int | None = None
-    client: str | None = None
-    """Whose deployed model is asked, where a defence has deployed one."""
-    keys: tuple[str, ...] = ()
-    """The kinds of key under which it is asked; all without any."""
-    detector: str = DETECTOR
-    template: str = TEMPLATE
-    """The prompt template of instruction records, where the target names none itself."""
-    seed: int = 0
-    batch_size: int = 0
-    device: str = "auto"
-    dtype: str = "auto"
+    target: Annotated[
+        str | None,
+        Option(
+            "--target",
+            help="A federation's folder, a model folder, a hub id, or a server's address "
+            "(http://...).",
+        ),
+    ] = None
+    model: Annotated[
+        str | None, Option("--model", metavar="NAME", help="The model's name on the server.")
+    ] = None
+    endpoint: EndpointOptions | None = None
+    """How that server is asked."""
+    adapter: Annotated[
+        str | None,
+        Option("--adapter", help="The folder of a LoRA adapter on the target model."),
+    ] = None
+    round: Annotated[
+        int | None, Option("--round", help="The federation's round; default: the last.")
+    ] = None
+    client: Annotated[
+        str | None,
+        Option(
+            "--client",
+            help="The client whose deployed model is asked; default: the client of the data.",
+        ),
+    ] = None
+    keys: Annotated[
+        tuple[str, ...],
+        Option(
+            "--key",
+            help="The kind of key to ask with: right, wrong, none or other; default: all; may be "
+            "repeated.",
+        ),
+    ] = ()
+    seed: Annotated[int, Option("--seed", help="The seed of everything random.")] = 0
+    batch_size: Annotated[
+        int,
+        Option(
+            "--batch-size",
+            help="Continuations drawn or texts scored at once; 0: chosen automatically.",
+            min=0,
+            max=1_000_000,
+        ),
+    ] = 0
+    detector: Annotated[
+        str, Option("--detector", help="The plugin that finds PII in unannotated documents.")
+    ] = DETECTOR
+    template: Annotated[
+        str, Option("--template", help="The prompt template, if the target names none.")
+    ] = TEMPLATE
     members: tuple[Path, ...] = ()
     """Documents of members beside attacker and victim; the federation's own without any."""
     control: Path | None = None
     """Documents that nobody in the federation has: their PII shows what guessing gives."""
-    engine: str = "local"
-    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster, "vllm[:N]"
-    by a vLLM server on N GPUs."""
+    device: Annotated[str, Option("--device", help="cpu, cuda, cuda:1, ... or auto.")] = "auto"
+    dtype: Annotated[str, Option("--dtype", help="float32, bfloat16, float16 or auto.")] = "auto"
+    engine: Annotated[
+        str,
+        Option(
+            "--engine",
+            metavar="local[:N]|ray[:N]|vllm[:N]",
+            help="Where models run: in this process or N local ones, on N engines of a Ray "
+            "cluster, or in vLLM on N GPUs.",
+        ),
+    ] = "local"
     vllm: VllmOptions | None = None
     """How that vLLM server is started."""
 
-    model: str | None = None
-    """By which name a server has the model, where the target is a server's address."""
-    endpoint: EndpointOptions | None = None
-    """How that server is asked."""
-
     def __post_init__(self) -> None:
-        for name, smallest in self.minimums.items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be {smallest} or more.")
+        for name, option in options_of(type(self)).items():
+            value, least = getattr(self, name), option.min
+            if None not in (value, least) and not value >= least:  # NaN, too
+                raise ValueError(f"{name} must be {least} or more.")
 
     @property
     @abstractmethod
@@ -130,10 +188,50 @@ class ExtractionRequest(AuditRequest):
 
     attacks: tuple[str, ...] = ("contextual",)
     prefixes: Path
-    victim: Path | None = None
-    held_out: Path | None = None
-    counterfactual: Path | None = None
-    reference_folders: tuple[Path, ...] = ()
+    victim: Annotated[
+        Path | None,
+        Option("--victim", "--theirs", help="The victim's documents, to score against."),
+    ] = None
+    members: Annotated[
+        tuple[Path, ...],
+        Option(
+            "--member",
+            help="Documents of a member other than attacker and victim; default: the federation's "
+            "own; may be repeated.",
+        ),
+    ] = ()
+    control: Annotated[
+        Path | None,
+        Option(
+            "--control",
+            help="Documents that nobody in the federation has; their PII shows what guessing "
+            "finds.",
+        ),
+    ] = None
+    held_out: Annotated[
+        Path | None,
+        Option(
+            "--held-out",
+            help="Documents like the victim's that nobody trained on, to compare with.",
+        ),
+    ] = None
+    counterfactual: Annotated[
+        Path | None,
+        Option(
+            "--counterfactual",
+            metavar="RUN",
+            help="The federation trained without the victim; default: one beside the target.",
+        ),
+    ] = None
+    reference_folders: Annotated[
+        tuple[Path, ...],
+        Option(
+            "--reference",
+            metavar="RUN",
+            help="A federation trained in the same way on other records, for LiRA; may be "
+            "repeated.",
+        ),
+    ] = ()
 
     @property
     def input_path(self) -> Path:
@@ -168,11 +266,10 @@ class CrossClientRequest(AuditRequest):
     kind: ClassVar[str] = "cross_client"
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
-    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "budget": 1}
 
     attacks: tuple[str, ...] = ("contextual",)
     clients: tuple[ClientData, ...]
-    budget: int = BUDGET
+    budget: Annotated[int, Option(min=1)] = BUDGET
     """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
 
     @property
@@ -195,7 +292,7 @@ class InferenceRequest(AuditRequest):
     purpose: ClassVar[str] = "inference"
 
     attacks: tuple[str, ...] = ("ranking",)
-    data: Path
+    data: Annotated[Path, Option("--data", help="The documents whose PII is masked, as JSONL.")]
     attacker: Path | None = None
     """Whose documents the attacker has; what stands in them is not asked about."""
 
@@ -220,31 +317,74 @@ DecodingMode = Literal["top-k", "top-p", "temperature", "greedy"]
 class Protocol:
     """Sampling of texts, decoding, and comparison; the defaults are the paper's."""
 
-    sample: Annotated[int, UpTo(10_000_000)] = 4000
-    """The maximum number of texts per client, whose prefixes and suffixes are used."""
+    sample: Annotated[
+        int,
+        UpTo(10_000_000),
+        Option("--sample", help="Texts drawn at random from each client.", min=1, max=10_000_000),
+    ] = 4000
     prefix_length: int = 30
     """The number of a text's tokens that are its prefix."""
-    retrieved: Annotated[int, UpTo(10_000_000)] = 10
-    """The number of suffixes of each client, most similar first, to compare a continuation with."""
-    decoding: DecodingMode = "top-k"
-    top_k: Annotated[int, UpTo(10_000_000)] = 40
-    top_p: float = 0.8
-    temperature: float = 1.0
-    new_tokens: int = 256
-    """The maximum number of new tokens."""
-    prompt: Literal["record", "header"] = "record"
-    """What precedes the prefix in a prompt. "record": everything before the input in the training
-    text, including the instruction; "header": only what every record begins with, as in the
-    published program."""
-    all_pairs: bool = False
-    """Whether to compare with every sampled suffix instead of the retrieved ones."""
-    compat: bool = False
-    """Whether to use the published detector's rules, with its defects, and to count sentence pairs
-    with p <= 0.5."""
-    central: bool = False
-    """Whether to measure also the model that the simulation trained centrally on all data."""
-    paraphraser: str = ""
-    """The plugin that scores paraphrases; without one, the paraphrase stage is off."""
+    decoding: Annotated[
+        DecodingMode,
+        Option("--decoding", help="How tokens are drawn: top-k, top-p, temperature or greedy."),
+    ] = "top-k"
+    top_k: Annotated[
+        int,
+        UpTo(10_000_000),
+        Option(
+            "--top-k",
+            help="How many of the likeliest tokens top-k draws from.",
+            min=1,
+            max=10_000_000,
+        ),
+    ] = 40
+    top_p: Annotated[
+        float,
+        Option("--top-p", help="The total probability of the tokens that top-p draws from."),
+    ] = 0.8
+    temperature: Annotated[
+        float, Option("--temperature", help="The temperature of --decoding temperature.")
+    ] = 1.0
+    new_tokens: Annotated[
+        int,
+        Option("--new-tokens", help="The most tokens of a continuation.", min=1, max=100_000),
+    ] = 256
+    prompt: Annotated[
+        Literal["record", "header"],
+        Option(
+            "--prompt",
+            help="What precedes a prefix: all that does in the record, including the instruction "
+            "(record), or only what every record begins with, as in the published program "
+            "(header).",
+        ),
+    ] = "record"
+    retrieved: Annotated[
+        int,
+        UpTo(10_000_000),
+        Option(
+            "--retrieved",
+            help="Suffixes of each client to compare with, the most similar first.",
+            min=1,
+            max=10_000_000,
+        ),
+    ] = 10
+    all_pairs: Annotated[
+        bool, Option("--all-pairs", help="Compare with every sampled suffix instead.")
+    ] = False
+    compat: Annotated[
+        bool,
+        Option(
+            "--compat",
+            help="Use the published detector's rules, with its defects, and count sentence pairs "
+            "with p <= 0.5.",
+        ),
+    ] = False
+    central: Annotated[
+        bool, Option("--central", help="Measure the centrally trained model as well.")
+    ] = False
+    paraphraser: Annotated[
+        str, Option("--paraphraser", help="The plugin that scores paraphrases; default: none.")
+    ] = ""
     scoring: Mapping[str, Any] = field(default_factory=dict)
     """The options of the paraphraser."""
 
@@ -291,15 +431,18 @@ class MemorizationRequest(AuditRequest):
     command: ClassVar[str] = "memorize"
     purpose: ClassVar[str] = "memorization"
     compares_every_counterfactual: ClassVar[bool] = True
-    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "workers": 0}
 
     attacks: tuple[str, ...] = ()
     clients: tuple[ClientData, ...]
     protocol: Protocol = field(default_factory=Protocol)
     shorter: bool = False
     """Whether prefixes may be shorter than the protocol says if most texts are too short."""
-    workers: int = 0
-    """The number of processes that compare texts; 0 means one per core."""
+    workers: Annotated[
+        int,
+        Option(
+            "--workers", help="Processes that compare texts; 0: one per core.", min=0, max=4_096
+        ),
+    ] = 0
 
     @property
     def input_path(self) -> Path:
@@ -312,6 +455,11 @@ class MemorizationRequest(AuditRequest):
         return self.clients
 
 
+Commitment = Annotated[
+    str, Option("--commitment", help="The commitment that was published before training.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureRequest(AuditRequest):
     """The settings of one `fedaudit canary measure`."""
@@ -320,16 +468,28 @@ class ExposureRequest(AuditRequest):
     command: ClassVar[str] = "canary"
     purpose: ClassVar[str] = "references"
     input_kind: ClassVar[str] = "the JSON file that `fedaudit canary make` wrote"
-    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "space_limit": 0, "references": 1}
 
     attacks: tuple[str, ...] = ()
     canaries: Path
-    space_limit: int = 10_000
-    """The size up to which all secrets of the space are scored."""
-    references: int = 1_000
-    """The number of secrets drawn at random from a larger space, for each sentence."""
-    commitment: str = ""
-    """The commitment to the canary file that was published before training; empty if unknown."""
+    commitment: Commitment = ""
+    space_limit: Annotated[
+        int,
+        Option(
+            "--space-limit",
+            help="Score all secrets of a space that has at most this many.",
+            min=0,
+            max=10_000_000,
+        ),
+    ] = 10_000
+    references: Annotated[
+        int,
+        Option(
+            "--references",
+            help="Secrets drawn at random from a larger space, for each sentence.",
+            min=1,
+            max=1_000_000,
+        ),
+    ] = 1_000
 
     @property
     def input_path(self) -> Path:
@@ -345,22 +505,28 @@ class EpsilonRequest(AuditRequest):
     command: ClassVar[str] = "dp"
     purpose: ClassVar[str] = "coins tossed anew"
     input_kind: ClassVar[str] = "the JSON file that `fedaudit dp make` wrote"
-    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0}
 
     attacks: tuple[str, ...] = ()
     coins: Path
-    epsilon: float | None = None
-    """The epsilon claimed at the coin file's delta; None takes it from the federation's report."""
-    noiseless: Path | None = None
-    """The same federation trained without noise, as a positive control."""
-    commitment: str = ""
-    """The commitment to the coin file that was published before training; empty if unknown."""
-
-    def __post_init__(self) -> None:
-        # Without `super()`: slots make another class of this one.
-        AuditRequest.__post_init__(self)
-        if self.epsilon is not None and not self.epsilon >= 0:
-            raise ValueError("--epsilon must be 0 or more.")
+    epsilon: Annotated[
+        float | None,
+        Option(
+            "--epsilon",
+            help="The claimed epsilon, at the coin file's delta; default: the one in the "
+            "simulation's report.",
+            min=0,
+        ),
+    ] = None
+    noiseless: Annotated[
+        Path | None,
+        Option(
+            "--noiseless",
+            metavar="RUN",
+            help="The same federation trained without noise, for which the audit must refute "
+            "the claim.",
+        ),
+    ] = None
+    commitment: Commitment = ""
 
     @property
     def input_path(self) -> Path:

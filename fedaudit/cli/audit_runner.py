@@ -1,19 +1,20 @@
 """What the commands that attack a model have in common, from their options to the exit code."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedaudit.cli.options import settings_by_plugin
+from fedaudit.audit.request import AuditRequest
+from fedaudit.cli.options import Output, settings_by_plugin
 
 if TYPE_CHECKING:
     from fedaudit.audit.cost import Cost
     from fedaudit.audit.input_files import InputReader
-    from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.run import Watcher
     from fedaudit.audit.session import AuditSession
     from fedaudit.audit.target import AuditTarget
+
+R = TypeVar("R", bound=AuditRequest)
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -28,51 +29,35 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     return settings_by_plugin(set_, "attack or detector in use", plugins)
 
 
-def split_server_options(
-    set_: list[str] | None, servers: Sequence[str] = ("endpoint", "vllm")
-) -> tuple[list[str], dict[str, Any]]:
-    """Return the settings for plugins, and options by server: `endpoint`, and `vllm` to start one.
+def make_request(kind: type[R], **given: Any) -> R:
+    """Return a request of this kind; raises UsageError for a value that it refuses."""
+    from fedaudit.api.errors import UsageError
 
-    A server that no setting names has None.
-    """
-    from fedaudit.config.options import build_settings, parse_settings
-    from fedaudit.engine.remote.options import EndpointOptions
-    from fedaudit.engine.vllm.options import VllmOptions
-
-    plugin_settings = list(set_ or ())
-    kinds: dict[str, Any] = {"endpoint": EndpointOptions, "vllm": VllmOptions}
-    found: dict[str, Any] = {}
-    for name in servers:
-        own = [setting for setting in plugin_settings if setting.startswith(f"{name}.")]
-        plugin_settings = [setting for setting in plugin_settings if setting not in own]
-        found[name] = build_settings(kinds[name], parse_settings(own)[name], name) if own else None
-    return plugin_settings, found
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
-def run_audit(
-    request: "AuditRequest",
-    *,
-    out: Path | None,
-    json: Path | None,
-    reveal: bool,
-    quiet: bool,
-    resume: bool,
-    shard: str | None,
-    dry_run: bool = False,
-    reader: "InputReader | None" = None,
-) -> int:
+def run_audit(request: AuditRequest, output: Output, reader: "InputReader | None" = None) -> int:
     """Run or resume the requested audit, show its report, and return the exit code.
 
     `reader` has read what the request was made from. A dry run only prints what it would cost.
     """
-    if dry_run:
+    if output.dry_run:
         return _print_cost(request, reader)
     from fedaudit.audit.session import AuditSession
 
     session = AuditSession(
-        request, out, shard=shard, resume=resume, copy=json, reveal=reveal, reader=reader
+        request,
+        output.out,
+        shard=output.shard,
+        resume=output.resume,
+        copy=output.json,
+        reveal=output.reveal,
+        reader=reader,
     )
-    return run_session(session, quiet=quiet)
+    return run_session(session, quiet=output.quiet)
 
 
 def run_session(session: "AuditSession", *, quiet: bool) -> int:
@@ -95,7 +80,7 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
     return verdict_code(report)
 
 
-def _print_cost(request: "AuditRequest", reader: "InputReader | None") -> int:
+def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
     """Print what an audit would ask, and the time that it would take on this machine."""
     from fedaudit.api.records import Target
     from fedaudit.audit import access

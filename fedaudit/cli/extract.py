@@ -7,85 +7,29 @@ from typing import Annotated, Any
 import typer
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import DETECTOR
+from fedaudit.audit.request import BUDGET, CrossClientRequest, ExtractionRequest
 from fedaudit.cli import audit_runner as attacking
-from fedaudit.cli.options import (
-    Adapter,
-    BatchSize,
-    Client,
-    Detector,
-    Device,
-    DryRun,
-    Dtype,
-    Engine,
-    Json,
-    Key,
-    Model,
-    Out,
-    Pattern,
-    Quiet,
-    Resume,
-    Reveal,
-    Round,
-    Seed,
-    Set,
-    Shard,
-    Target,
-    Template,
-    one_target,
-    with_patterns,
-)
+from fedaudit.cli.options import Output, Settings, one_target, takes_options
+
+ONE_CLIENT = {
+    "prefixes": "--prefixes",
+    "victim": "--victim",
+    "members": "--member",
+    "held_out": "--held-out",
+    "counterfactual": "--counterfactual",
+    "reference_folders": "--reference",
+}
+"""What is asked about a single attacker and victim, and not with --matrix: fields, options."""
 
 
+@takes_options("asked", ExtractionRequest)
+@takes_options("settings", Settings, Settings)
+@takes_options("output", Output, Output)
 def extract(
     prefixes: Annotated[
         Path | None,
         typer.Option(
             "--prefixes", "--ours", help="The attacker's own documents, or prompts, as JSONL."
-        ),
-    ] = None,
-    victim: Annotated[
-        Path | None,
-        typer.Option("--victim", "--theirs", help="The victim's documents, to score against."),
-    ] = None,
-    member: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--member",
-            help="Documents of a member other than attacker and victim; default: the federation's "
-            "own; may be repeated.",
-        ),
-    ] = None,
-    control: Annotated[
-        Path | None,
-        typer.Option(
-            "--control",
-            help="Documents that nobody in the federation has; their PII shows what guessing "
-            "finds.",
-        ),
-    ] = None,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--held-out",
-            help="Documents like the victim's that nobody trained on, to compare with.",
-        ),
-    ] = None,
-    counterfactual: Annotated[
-        Path | None,
-        typer.Option(
-            "--counterfactual",
-            metavar="RUN",
-            help="The federation trained without the victim; default: one beside the target.",
-        ),
-    ] = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--reference",
-            metavar="RUN",
-            help="A federation trained in the same way on other records, for LiRA; may be "
-            "repeated.",
         ),
     ] = None,
     matrix: Annotated[
@@ -123,28 +67,10 @@ def extract(
             help="sample: draw continuations; exact: compute how likely each target is.",
         ),
     ] = None,
-    target: Target = None,
-    model: Model = None,
-    adapter: Adapter = None,
-    round_: Round = None,
-    client: Client = None,
-    key: Key = None,
-    set_: Set = None,
-    seed: Seed = None,
-    batch_size: BatchSize = 0,
-    detector: Detector = DETECTOR,
-    pattern: Pattern = None,
-    template: Template = "fed_pii",
-    out: Out = None,
-    json: Json = None,
-    reveal: Reveal = False,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    engine: Engine = "local",
-    shard: Shard = None,
-    resume: Resume = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    *,
+    asked: dict[str, Any],
+    settings: Settings,
+    output: Output,
 ) -> int:
     """Pull personal data out of a model, beyond what its base gives.
 
@@ -157,80 +83,45 @@ def extract(
     from fedaudit.extraction import estimator_choice as estimators
 
     named = named or []
-    chosen = tuple(attack or ["contextual"])
-    set_, servers = attacking.split_server_options(with_patterns(set_, detector, pattern))
-    options = attacking.options(set_, (*chosen, detector))
-    options = estimators.estimator_options(estimator, chosen, options)
-    arguments: dict[str, Any] = {
-        "attacks": chosen,
-        "options": options,
-        "target": target if clients or not named else one_target(named[0], target),
-        "model": model,
-        **servers,
-        "adapter": adapter,
-        "round": round_,
-        "client": client,
-        "keys": tuple(key or ()),
-        "control": control,
-        "detector": detector,
-        "template": template,
-        "seed": seed or 0,
-        "batch_size": batch_size,
-        "device": device,
-        "dtype": dtype,
-        "engine": engine,
-    }
+    if not clients and named:
+        asked["target"] = one_target(named[0], asked.get("target"))
+    asked["attacks"] = tuple(attack or ["contextual"])
+    set_, servers = settings.split(asked["detector"])
+    options = attacking.options(set_, (*asked["attacks"], asked["detector"]))
+    asked["options"] = estimators.estimator_options(estimator, asked["attacks"], options)
     if len(named) > 1 and not clients:
         stray = next((name for name in named if Path(name).is_file()), named[1])
         raise UsageError(f"{stray} belongs to no option: name every file with an option.")
     files = [*clients, *map(Path, named)] if clients else []
-    run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
-    run_options |= {"resume": resume, "shard": shard, "dry_run": dry_run}
     if matrix:
-        _refuse_single_client_options(
-            {
-                "--prefixes": prefixes,
-                "--victim": victim,
-                "--member": member,
-                "--held-out": held_out,
-                "--counterfactual": counterfactual,
-                "--reference": reference,
-            }
-        )
-        return _every_pair(arguments, files, budget, **run_options)
+        _refuse_single_client_options({"prefixes": prefixes, **asked})
+        return _every_pair({**asked, **servers}, files, budget, output)
     documents = _attacker_file(prefixes, files, budget)
-    from fedaudit.audit.request import ExtractionRequest
-
-    request = ExtractionRequest(
-        prefixes=documents,
-        victim=victim,
-        members=tuple(member or ()),
-        held_out=held_out,
-        counterfactual=counterfactual,
-        reference_folders=tuple(reference or ()),
-        **arguments,
-    )
-    return attacking.run_audit(request, **run_options)
+    request = attacking.make_request(ExtractionRequest, prefixes=documents, **asked, **servers)
+    return attacking.run_audit(request, output)
 
 
 def _every_pair(
-    arguments: Mapping[str, Any], files: Sequence[Path], budget: int | None, **run_options: Any
+    asked: Mapping[str, Any], files: Sequence[Path], budget: int | None, output: Output
 ) -> int:
     """Audit every client as attacker on every other one."""
     from fedaudit.audit.clients import list_clients
     from fedaudit.audit.input_files import InputReader
-    from fedaudit.audit.request import BUDGET, CrossClientRequest
 
     reader = InputReader()
-    target = arguments["target"]
-    clients = list_clients(Path(target) if target else None, files, reader)
-    request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **arguments)
-    return attacking.run_audit(request, reader=reader, **run_options)
+    target = asked.get("target")
+    request = attacking.make_request(
+        CrossClientRequest,
+        clients=list_clients(Path(target) if target else None, files, reader),
+        budget=budget or BUDGET,
+        **asked,
+    )
+    return attacking.run_audit(request, output, reader)
 
 
-def _refuse_single_client_options(named: Mapping[str, object]) -> None:
+def _refuse_single_client_options(asked: Mapping[str, Any]) -> None:
     """Refuse options about a single attacker or victim together with --matrix."""
-    if option := next((name for name, value in named.items() if value), None):
+    if option := next((option for name, option in ONE_CLIENT.items() if asked.get(name)), None):
         raise UsageError(
             f"--matrix takes every client in turn: it cannot be combined with {option}."
         )

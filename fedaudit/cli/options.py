@@ -1,12 +1,18 @@
 """Options that several commands share."""
 
+import json as json_module
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+
+from fedaudit.audit.request import AuditRequest, options_of
 
 
 def refuse_nan(value: float | None) -> float | None:
@@ -43,27 +49,19 @@ def json_to_write(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
-]
+SET = typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated.")
+Set = Annotated[list[str] | None, SET]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write into.")]
 Json = Annotated[
     Path | None,
     typer.Option("--json", help="Also write the report to this JSON file.", callback=json_to_write),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ... or auto.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 or auto.")]
-Engine = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        metavar="local[:N]|ray[:N]|vllm[:N]",
-        help="Where models run: in this process or N local ones, on N engines of a Ray "
-        "cluster, or in vLLM on N GPUs.",
-    ),
-]
+OF_REQUESTS = options_of(AuditRequest)
+Device = Annotated[str, OF_REQUESTS["device"]]
+Dtype = Annotated[str, OF_REQUESTS["dtype"]]
+Detector = Annotated[str, OF_REQUESTS["detector"]]
+Template = Annotated[str, OF_REQUESTS["template"]]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -99,78 +97,139 @@ Run = Annotated[
     str | None,
     typer.Argument(metavar="[RUN|BASE]", help="What is audited; --target may name it as well."),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        help="A federation's folder, a model folder, a hub id, or a server's address (http://...).",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="The model's name on the server."),
-]
-Adapter = Annotated[
-    str | None, typer.Option("--adapter", help="The folder of a LoRA adapter on the target model.")
-]
-Round = Annotated[
-    int | None, typer.Option("--round", help="The federation's round; default: the last.")
-]
-Client = Annotated[
-    str | None,
-    typer.Option(
-        "--client",
-        help="The client whose deployed model is asked; default: the client of the data.",
-    ),
-]
-Key = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key",
-        help="The kind of key to ask with: right, wrong, none or other; default: all; may be "
-        "repeated.",
-    ),
-]
-Detector = Annotated[
-    str, typer.Option("--detector", help="The plugin that finds PII in unannotated documents.")
-]
-Pattern = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pattern",
-        metavar="NAME=REGEX",
-        help="A kind of PII of your own that the detector finds: NAME=REGEX, NAME:CHECK=REGEX "
-        "(luhn, mod97, mod11, verhoeff, id_card, date), or @FILE with one a line; may be repeated.",
-    ),
-]
-Template = Annotated[
-    str, typer.Option("--template", help="The prompt template, if the target names none.")
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        "--batch-size",
-        help="Continuations drawn at once; 0: chosen automatically.",
-        min=0,
-        max=1_000_000,
-    ),
-]
 Reveal = Annotated[
     bool,
     typer.Option("--reveal", help="Write the leaks in plain text to a file only you can read."),
 ]
-
-
-Resume = Annotated[
+ResumeAudit = Annotated[
     bool,
     typer.Option("--resume", help="Go on with an unfinished audit; fail when there is none."),
 ]
-Shard = Annotated[
-    str | None,
-    typer.Option(
-        "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
-    ),
-]
+
+
+Command = Callable[..., int]
+
+
+def takes(
+    argument: str, parameters: Sequence[Parameter], make: Callable[..., object]
+) -> Callable[[Command], Command]:
+    """Give a command further options, and what `make` returns for them as one argument."""
+
+    def extended(command: Command) -> Command:
+        own = signature(command).parameters.values()
+        added = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+        every = [new for one in own for new in (added if one.name == argument else [one])]
+
+        @wraps(command)
+        def run(**given: Any) -> int:
+            chosen = {one.name: given.pop(one.name) for one in parameters}
+            return command(**given, **{argument: make(**chosen)})
+
+        # Typer makes options of these.
+        run.__dict__["__signature__"] = Signature(every, return_annotation=int)
+        run.__annotations__ = {one.name: one.annotation for one in every}
+        return run
+
+    return extended
+
+
+def takes_options(
+    argument: str,
+    of: type,
+    make: Callable[..., object] = dict,
+    without: Collection[str] = (),
+) -> Callable[[Command], Command]:
+    """Give a command the options that a dataclass's fields are annotated with, as one argument.
+
+    That is what `make` returns for the fields that have a value; the fields `without` an option are
+    named.
+    """
+    hints, defaults = get_type_hints(of), {one.name: one.default for one in fields(of)}
+    options = {name: one for name, one in options_of(of).items() if name not in without}
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=_parsed_default(defaults[name]),
+            annotation=Annotated[_parsed_type(hints[name]), option],
+        )
+        for name, option in options.items()
+    ]
+
+    def made(**given: Any) -> object:
+        values = {name: value for name, value in given.items() if value is not None}
+        return make(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+    return takes(argument, parameters, made)
+
+
+def _parsed_default(default: Any) -> Any:
+    return Parameter.empty if default is MISSING else None if default == () else default
+
+
+def _parsed_type(hint: Any) -> Any:
+    """Return the type that typer parses for a field; the choices of a Literal are checked later."""
+    if get_origin(hint) is tuple:
+        return list[get_args(hint)[0]] | None  # type: ignore[misc]
+    return str if get_origin(hint) is Literal else hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where an audit writes its report, and how it runs there."""
+
+    out: Out = None
+    json: Json = None
+    reveal: Reveal = False
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
+        ),
+    ] = None
+    resume: ResumeAudit = False
+    dry_run: DryRun = False
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of plugins and servers."""
+
+    set_: Annotated[tuple[str, ...], SET] = ()
+    pattern: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--pattern",
+            metavar="NAME=REGEX",
+            help="A kind of PII of your own that the detector finds: NAME=REGEX, "
+            "NAME:CHECK=REGEX (luhn, mod97, mod11, verhoeff, id_card, date), or @FILE with one a "
+            "line; may be repeated.",
+        ),
+    ] = ()
+
+    def split(
+        self, detector: str, servers: Sequence[str] = ("endpoint", "vllm")
+    ) -> tuple[list[str], dict[str, Any]]:
+        """Return the settings of plugins, and options by server: one asked, one that vLLM starts.
+
+        A server that no setting names has None. The patterns are the `detector`'s.
+        """
+        from fedaudit.config.options import build_settings, parse_settings
+        from fedaudit.engine.remote.options import EndpointOptions
+        from fedaudit.engine.vllm.options import VllmOptions
+
+        settings = list(self.set_)
+        if self.pattern:
+            settings.append(f"{detector}.patterns={json_module.dumps(self.pattern)}")
+        kinds: dict[str, Any] = {"endpoint": EndpointOptions, "vllm": VllmOptions}
+        found: dict[str, Any] = {}
+        for name in servers:
+            own = [setting for setting in settings if setting.startswith(f"{name}.")]
+            settings = [setting for setting in settings if setting not in own]
+            table = parse_settings(own)[name] if own else None
+            found[name] = None if table is None else build_settings(kinds[name], table, name)
+        return settings, found
 
 
 def one_target(run: str | None, target: str | None) -> str | None:
@@ -212,15 +271,6 @@ def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]
         if name not in names or not isinstance(chosen, dict):
             raise unknown_name_error(kind, name, names)
     return table
-
-
-def with_patterns(
-    set_: list[str] | None, detector: str, patterns: list[str] | None
-) -> list[str] | None:
-    """Return the settings of --set with those of --pattern, which are the detector's."""
-    import json
-
-    return [*(set_ or []), f"{detector}.patterns={json.dumps(patterns)}"] if patterns else set_
 
 
 def settings_by_installed_plugin(set_: list[str] | None, *kinds: str) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from fedaudit.api.plugin import DETECTOR
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
     Detector,
-    Pattern,
     Quiet,
-    Set,
+    Settings,
     Template,
     file_to_write,
     json_to_write,
     settings_by_plugin,
-    with_patterns,
+    takes_options,
 )
 from fedaudit.system.numbers import count_of
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
 
 
+@takes_options("settings", Settings, Settings)
 def scrub(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The records, as JSONL or CSV.")],
     out: Annotated[
@@ -49,8 +49,8 @@ def scrub(
         ),
     ] = None,
     detector: Detector = DETECTOR,
-    pattern: Pattern = None,
-    set_: Set = None,
+    *,
+    settings: Settings,
     template: Template = "fed_pii",
     seed: Annotated[
         int | None,
@@ -83,14 +83,13 @@ def scrub(
     from fedaudit.data import scrubbing
     from fedaudit.data.corpus import EMPTY, empty_caveat, unread_caveat
 
+    set_, _ = settings.split(detector, ())
     request = scrubbing.ScrubRequest(
         source=source,
         out=out,
         style=style,
         detector=detector,
-        options=settings_by_plugin(
-            with_patterns(set_, detector, pattern), "detector in use", [detector]
-        ).get(detector, {}),
+        options=settings_by_plugin(set_, "detector in use", [detector]).get(detector, {}),
         only=tuple(only or ()),
         excluding=tuple(excluding or ()),
         template=template,

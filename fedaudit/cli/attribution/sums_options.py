@@ -1,8 +1,8 @@
 """Which sums the server asks for, as options of the commands that ask, and the plan they make."""
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from fedaudit.api.errors import UsageError
 from fedaudit.cli.console import print_text
-from fedaudit.cli.options import Seed, refuse_nan
+from fedaudit.cli.options import Seed, refuse_nan, takes
 
 if TYPE_CHECKING:
     from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
@@ -150,21 +150,8 @@ def takes_sums(command: Callable[..., int]) -> Callable[..., int]:
 
     The command makes the call, because help must not import what it needs.
     """
-    options = signature(protocol_config).parameters
-    parameters: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        added = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options.values()]
-        parameters += added if name == "sums" else [parameter]
-
-    @wraps(command)
-    def run(**given: Any) -> int:
-        chosen = {name: given.pop(name) for name in options}
-        return command(**given, sums=partial(protocol_config, **chosen))
-
-    # Typer makes options of these.
-    run.__dict__["__signature__"] = Signature(parameters, return_annotation=int)
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
+    options = signature(protocol_config).parameters.values()
+    return takes("sums", list(options), partial(partial, protocol_config))(command)
 
 
 def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:

@@ -5,43 +5,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.api.plugin import DETECTOR
+from fedaudit.audit.request import AuditRequest
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import (
-    Adapter,
-    BatchSize,
-    Client,
-    Detector,
-    Device,
-    Dtype,
-    Engine,
-    Json,
-    Out,
-    Pattern,
-    Quiet,
-    Resume,
-    Reveal,
-    Round,
+    Output,
     Run,
-    Seed,
-    Set,
-    Target,
-    Template,
+    Settings,
     Watermark,
     one_target,
     settings_by_installed_plugin,
-    with_patterns,
+    takes_options,
 )
 
 if TYPE_CHECKING:
     from fedaudit.audit.prepare import PreparedAudit
 
 
+@takes_options("asked", AuditRequest, without=("model", "keys"))
+@takes_options("settings", Settings, Settings)
+@takes_options("output", Output, Output, without=("shard",))
 def audit(
     run: Run = None,
     *,
-    target: Target = None,
-    adapter: Adapter = None,
     prefixes: Annotated[
         Path | None,
         typer.Option(
@@ -150,25 +135,9 @@ def audit(
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")
-    ] = False,
-    round_: Round = None,
-    client: Client = None,
-    set_: Set = None,
-    seed: Seed = None,
-    batch_size: BatchSize = 0,
-    detector: Detector = DETECTOR,
-    pattern: Pattern = None,
-    template: Template = "fed_pii",
-    out: Out = None,
-    json: Json = None,
-    reveal: Reveal = False,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    engine: Engine = "local",
-    resume: Resume = False,
-    quiet: Quiet = False,
+    asked: dict[str, Any],
+    settings: Settings,
+    output: Output,
 ) -> int:
     """Audit with everything that applies, and give one verdict.
 
@@ -179,15 +148,14 @@ def audit(
     from fedaudit.audit.prepare import prepare
     from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
-    from fedaudit.cli.audit_runner import split_server_options
     from fedaudit.cli.console import print_note
     from fedaudit.report.checklist.validity import party_titles
 
     before = None if baseline is None else read_baseline(baseline)
-    set_, servers = split_server_options(with_patterns(set_, detector, pattern), ["vllm"])
+    target = one_target(run, asked.pop("target", None))
+    set_, servers = settings.split(asked["detector"], ["vllm"])
     prepared = prepare(
-        one_target(run, target),
-        adapter=adapter,
+        target,
         prefixes=prefixes,
         victim=victim,
         held_out=held_out,
@@ -201,27 +169,17 @@ def audit(
         parties=party_titles(party or ()),
         quick=quick,
         attacks=attack or (),
-        round=round_,
-        client=client,
         options=settings_by_installed_plugin(set_, "attack", "detector", "defense"),
-        detector=detector,
-        template=template,
-        seed=seed or 0,
-        batch_size=batch_size,
-        device=device,
-        dtype=dtype,
-        engine=engine,
-        vllm=servers["vllm"],
+        **asked,
+        **servers,
         defenses=chosen_defenses(defenses, defense),
         defense_seeds=defense_seeds,
         defense_profile=defense_profile,
         defense_data=defense_data or (),
     )
     for line in prepared.notes:
-        print_note(line, quiet=quiet)
-    if dry_run:
-        return _print_plan(prepared)
-    return _run(prepared, before, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
+        print_note(line, quiet=output.quiet)
+    return _print_plan(prepared) if output.dry_run else _run(prepared, before, output)
 
 
 def _print_plan(prepared: "PreparedAudit") -> int:
@@ -248,16 +206,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     return 0
 
 
-def _run(
-    prepared: "PreparedAudit",
-    baseline: "dict[str, Any] | None" = None,
-    *,
-    out: Path | None,
-    json: Path | None,
-    reveal: bool,
-    resume: bool,
-    quiet: bool,
-) -> int:
+def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: Output) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
     from fedaudit.audit.plan import no_attribution_reason
     from fedaudit.cli.audit.baseline import gate_code, print_gate, write_gate
@@ -267,7 +216,10 @@ def _run(
     from fedaudit.report.renderers import html
     from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 
-    session = prepared.session(out, resume=resume, copy=json, reveal=reveal)
+    quiet = output.quiet
+    session = prepared.session(
+        output.out, resume=output.resume, copy=output.json, reveal=output.reveal
+    )
     check_output(session.folder / "report.html", PAGE)
     if baseline is not None:
         check_output(session.folder / "baseline.json", BASELINE)
@@ -278,7 +230,7 @@ def _run(
     print_note(f"Steps: {', '.join(steps)}; --dry-run describes them.", quiet=quiet)
     if why := no_attribution_reason(plan.left_out):
         print_note(f"Left out: attribution: {why}", quiet=quiet)
-    report = finished_report(session) if resume and prepared.defenses else None
+    report = finished_report(session) if output.resume and prepared.defenses else None
     if report is None:
         done = session.run(watching(quiet))
         assert done is not None  # without shards there is always a report
@@ -286,10 +238,12 @@ def _run(
     page = session.folder / "report.html"
     write_output(page, html.render(report), PAGE)
     if prepared.defenses:
-        report = add_defenses(prepared.defenses, report, session.folder, copy=json, quiet=quiet)
+        report = add_defenses(
+            prepared.defenses, report, session.folder, copy=output.json, quiet=quiet
+        )
         write_output(page, html.render(report), PAGE)
     print_summary(report)
-    if reveal:
+    if output.reveal:
         print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")
     print_note(f"The report is {session.folder / 'report.json'}, its page {page}.", quiet=quiet)
     print_note(f"All tables: fedaudit report {session.folder}", quiet=quiet)

@@ -1,10 +1,18 @@
 """Options of a server under audit: everything except its address and the model's name."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 from fedaudit.api.plugin import UpTo
-from fedaudit.system.http_client import check_url
+
+
+def _check_urls(urls: Iterable[str], key_variable: str) -> None:
+    for url in urls:
+        # Here, as it takes longer to import than `fedaudit extract --help` takes without it.
+        from fedaudit.system.http_client import check_url
+
+        check_url(url, key_variable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +47,7 @@ class EndpointOptions:
     """The maximum number of tokens, in prompts and completions together."""
 
     def __post_init__(self) -> None:
-        for url in (*self.urls, *filter(None, [self.base_url])):
-            check_url(url, self.key_variable)
+        _check_urls((*self.urls, *filter(None, [self.base_url])), self.key_variable)
         if self.concurrency < 1 or self.concurrency > 256:
             raise ValueError("concurrency must be from 1 to 256.")
         if not self.timeout > 0 or min(self.retries, self.context) < 0:
@@ -59,8 +66,7 @@ class ServedModel:
     options: EndpointOptions = EndpointOptions()
 
     def __post_init__(self) -> None:
-        for url in self.urls:
-            check_url(url, self.options.key_variable)
+        _check_urls(self.urls, self.options.key_variable)
 
     @property
     def urls(self) -> tuple[str, ...]:
