@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from fedaudit.config.coverage import CoverageEntry, PaperCoverage
 ROOT = Path(__file__).parents[1]
 PAGE, STUDIES = ROOT / "docs/coverage.md", ROOT / "docs/studies"
 CUT = Path(__file__).with_name("cut_claims.toml")
+RESTATED = Path(__file__).with_name("restated_claims.toml")
 
 STATES = {
     "shown": "a claim holds, and none fails or has values that go against it",
+    "restated": "a claim holds, but its number was chosen when its seeds had been seen",
     "open": "no interval is narrow enough to tell, and the values go the paper's way",
     "contrary by value": "the values go against a claim, but the intervals leave it open",
     "contrary": "a claim in the paper's direction fails",
@@ -43,11 +45,13 @@ studies in `docs/studies/`; the test suite runs it with `--check`.
 
 "Measured" is at nano scale, on two cores, with made-up records and the built-in base. A claim's
 outcome is that of the stored study that measured it with the most seeds; none of these seeds had a
-part in choosing settings ([when a claim holds](profiles.md#when-a-claim-holds)). "Figures" are
-published numbers that `reproduce` prints beside ours.
+part in choosing settings ([when a claim holds](profiles.md#when-a-claim-holds)). A restated claim
+that holds does not count as holding until other seeds judge it: its number or its comparison was
+chosen after these results had been seen. "Figures" are published numbers that `reproduce` prints
+beside ours.
 
-| profile | claims | hold | fail | open | not measured |
-| --- | --: | --: | --: | --: | --: |
+| profile | claims | hold | fail | open | restated | not measured |
+| --- | --: | --: | --: | --: | --: | --: |
 {counts}
 """
 
@@ -70,18 +74,21 @@ class Outcome:
     seeds: int
     against: bool
     """Whether the values go against the claim, whatever their intervals say."""
+    restated: bool = False
+    """Whether it holds on seeds that were seen before the claim was stated."""
 
 
 def outcomes(name: str) -> dict[str, Outcome]:
     """Return the outcomes of a profile's claims in the stored studies, by id."""
     found: dict[str, Outcome] = {}
+    restated = tomllib.loads(RESTATED.read_text("utf-8")).get(name, ())
     for path in sorted(STUDIES.glob("*.json")):
         kept = json.loads(path.read_text("utf-8"))
         if kept["run"]["config"]["profile"] != name:
             continue
         for seeds, claims in _claims(kept):
             for claim in claims:
-                outcome = _outcome(claim, seeds)
+                outcome = _outcome(claim, seeds, restated)
                 if outcome and outcome.seeds > getattr(found.get(claim["id"]), "seeds", 0):
                     found[claim["id"]] = outcome
     return found
@@ -96,7 +103,7 @@ def _claims(kept: Mapping[str, Any]) -> Iterator[tuple[int, Sequence[Mapping[str
             yield len(beside["seeds"]), claims
 
 
-def _outcome(claim: Mapping[str, Any], seeds: int) -> Outcome | None:
+def _outcome(claim: Mapping[str, Any], seeds: int, restated: Collection[str]) -> Outcome | None:
     numbers = _NUMBERS.match(claim["detail"])
     if claim["detail"].startswith("not measured") or not numbers:
         return None
@@ -104,7 +111,8 @@ def _outcome(claim: Mapping[str, Any], seeds: int) -> Outcome | None:
     against = {
         ">": left <= right, ">=": left < right, "<": left >= right, "<=": left > right,
     }[numbers[2]]  # fmt: skip
-    return Outcome(claim["holds"], seeds, against and (left, right) != (0, 0))
+    later = claim["holds"] is True and claim["id"] in restated
+    return Outcome(claim["holds"], seeds, against and (left, right) != (0, 0), later)
 
 
 def state(entry: CoverageEntry, claims: Sequence[str], found: Mapping[str, Outcome]) -> str:
@@ -118,9 +126,9 @@ def state(entry: CoverageEntry, claims: Sequence[str], found: Mapping[str, Outco
         return "contrary"
     if any(one.holds is None and one.against for one in measured):
         return "contrary by value"
-    if any(one.holds for one in measured):
+    if any(one.holds and not one.restated for one in measured):
         return "shown"
-    return "open"
+    return "restated" if any(one.restated for one in measured) else "open"
 
 
 def table(covered: PaperCoverage, found: Mapping[str, Outcome]) -> list[str]:
@@ -141,7 +149,7 @@ def _notes(
     grouped: dict[str, list[str]] = {}
     for claim in claims:
         grouped.setdefault(_word(found.get(claim)), []).append(f"`{claim}`")
-    words = ("fails", "open, against it by value", "holds", "open", "not measured")
+    words = ("fails", "open, against it by value", "holds", "open", "restated", "not measured")
     notes = [f"{word}: {', '.join(grouped[word])}" for word in words if word in grouped]
     if figures:
         notes.append(f"{figures} figure{'s' * (figures > 1)} beside ours")
@@ -153,7 +161,7 @@ def _word(outcome: Outcome | None) -> str:
         return "not measured"
     if outcome.holds is None:
         return "open, against it by value" if outcome.against else "open"
-    return "holds" if outcome.holds else "fails"
+    return "fails" if not outcome.holds else "restated" if outcome.restated else "holds"
 
 
 def summary(covered: PaperCoverage, found: Mapping[str, Outcome]) -> str:
@@ -187,7 +195,7 @@ def page() -> str:
             continue
         found = outcomes(name)
         words = Counter(_word(found.get(claim.id)).split(",")[0] for claim in chosen.claims)
-        numbers = (words[word] for word in ("holds", "fails", "open", "not measured"))
+        numbers = (words[word] for word in ("holds", "fails", "open", "restated", "not measured"))
         counts.append(f"| `{name}` | {len(chosen.claims)} | {' | '.join(map(str, numbers))} |")
         covered = chosen.covered()
         parts += [

@@ -89,9 +89,14 @@ def test_claims_and_figures_are_counted_by_source():
     ],
 )
 def test_states_follow_from_outcomes(detail, holds, state):
-    outcome = made["_outcome"]({"holds": holds, "detail": detail}, 3)
-    entry = CoverageEntry(**SHOWN)
-    assert made["state"](entry, ["c"], {"c": outcome} if outcome else {}) == state
+    claim, entry = {"id": "c", "holds": holds, "detail": detail}, CoverageEntry(**SHOWN)
+
+    def shown(restated):
+        outcome = made["_outcome"](claim, 3, restated)
+        return made["state"](entry, ["c"], {"c": outcome} if outcome else {})
+
+    assert shown(()) == state
+    assert shown(["c"]) == ("restated" if state == "shown" else state)
 
 
 def test_the_study_with_the_most_seeds_decides(tmp_path, monkeypatch):
@@ -119,6 +124,11 @@ def test_every_claim_was_measured_with_seeds_that_nothing_was_tuned_on(name):
         if kept["run"]["config"]["profile"] == name:
             for part in (kept["run"]["config"], kept.get("again", {}), kept.get("more", {})):
                 assert not {*part.get("seeds", [])} & {*chosen.tuned_seeds}, path
+
+
+def test_a_restated_claim_is_in_its_profile():
+    for name, claims in tomllib.loads(made["RESTATED"].read_text("utf-8")).items():
+        assert {*claims} <= {claim.id for claim in load(name).claims}
 
 
 def test_a_claim_that_was_cut_is_in_no_profile():
