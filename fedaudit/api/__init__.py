@@ -9,6 +9,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 * `attribution`: What attribution is: telling which clients trained on watermarked documents.
 * `completion`: What the verdict on completions asks of an attack that lets a model complete
   training records.
+* `cost`: What an attack will ask of a model, counted before it runs.
 * `defense`: What a defence is: its stages from a client's documents to how the deployed model
   answers.
 * `engine`: What an engine is: it continues prompts, scores texts and computes exact probabilities.
@@ -53,6 +54,7 @@ from fedaudit.api.completion import (
     HELD_OUT,
     RELATED_HELD_OUT,
 )
+from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.defense import (
     ClientState,
     Defense,
@@ -168,6 +170,8 @@ __all__ = [
     "ClientScore",
     "ClientState",
     "Completion",
+    "Cost",
+    "Counts",
     "Defense",
     "DeployedClient",
     "Document",

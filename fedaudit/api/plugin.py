@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedaudit.api.abilities import Ability
 from fedaudit.api.contract import Contract, ensures
+from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.engine import Engine
 from fedaudit.api.kind import Kind
 from fedaudit.api.progress import Progress, no_progress
@@ -137,6 +138,10 @@ class Attack(Plugin, ABC):
         What is not declared is found out when it is asked for.
         """
         return frozenset()
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return what it will ask of a model; unless it says so, that is not known before."""
+        return Cost(unknown=(self.name,))
 
     @abstractmethod
     def run(self, context: AttackContext) -> Result:

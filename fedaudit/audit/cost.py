@@ -1,10 +1,12 @@
 """The requests of each step of an audit, counted beforehand, and the time that they take here."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import Document, GenerationRequest, Target
 from fedaudit.audit.attacks import AttackInputs
@@ -22,79 +24,6 @@ ANNOTATED_SAMPLE = 100
 """The maximum number of documents in a file that a detector reads to estimate the cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The requests to the tuned model; the base gets the same requests."""
-
-    continuations: int = 0
-    tokens: int = 0
-    """The maximum number of tokens in all continuations together."""
-    scored: int = 0
-    """Texts whose probability is computed."""
-    unknown: tuple[str, ...] = ()
-    """Attacks whose cost is not known before they run."""
-    estimated: bool = False
-    """Whether the cost is estimated from what a detector finds in a sample of the documents."""
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.continuations + other.continuations,
-            self.tokens + other.tokens,
-            self.scored + other.scored,
-            (*self.unknown, *other.unknown),
-            self.estimated or other.estimated,
-        )
-
-    def __rmul__(self, times: int) -> "Cost":
-        return replace(
-            self,
-            continuations=times * self.continuations,
-            tokens=times * self.tokens,
-            scored=times * self.scored,
-        )
-
-    @property
-    def answer_bytes(self) -> int:
-        """Approximate bytes on disk of the answers: of each one's key, and of its tokens."""
-        return 100 * (self.continuations + self.scored) + 5 * self.tokens
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether any of it is known, or there is nothing to ask."""
-        return bool(self.continuations or self.scored or not self.unknown)
-
-    def describe(self) -> str:
-        """Return the cost in words."""
-        quantities = [
-            f"{self.continuations:,} continuations of {self.tokens:,} tokens at most",
-            f"{self.scored:,} texts scored",
-        ]
-        phrases = [
-            phrase
-            for phrase, n in zip(quantities, (self.continuations, self.scored), strict=True)
-            if n
-        ]
-        known = ("roughly " if self.estimated and phrases else "") + ", ".join(phrases)
-        if not self.unknown:
-            return known or "nothing"
-        verb = "asks" if len(self.unknown) == 1 else "ask"
-        unknown = f"what {', '.join(self.unknown)} {verb} is not known before"
-        return f"{known}; {unknown}" if known else unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Numbers of documents and spans that the cost of an attack follows from."""
-
-    attacker: Callable[[], tuple[int, bool]]
-    """Counts the PII spans of the attacker's documents; true if estimated from a sample."""
-    tried: int
-    """Documents that are continued or scored."""
-    held_out: int
-    """Held-out records that they are compared with."""
-    has_victim: bool
-
-
 def count_spans(
     documents: Sequence[Document], detector: str, options: Mapping[str, Any]
 ) -> tuple[int, bool]:
@@ -108,35 +37,38 @@ def count_spans(
     return count + round(mean * len(bare)), True
 
 
-def _count_file_spans(file: InputFile, request: AuditRequest) -> tuple[int, bool]:
-    return count_spans(file.documents, request.detector, request.options)
+def _counts(file: InputFile, request: AuditRequest, most: float = math.inf) -> Counts:
+    """Return the counts of a file of documents, `most` of whose spans are asked about."""
 
+    def spans() -> tuple[int, bool]:
+        count, estimated = count_spans(file.documents, request.detector, request.options)
+        return int(min(count, most)), estimated
 
-def _counts(inputs: AttackInputs) -> Counts:
-    return Counts(
-        attacker=lambda: _count_file_spans(inputs.attacker, inputs.request),
-        tried=len(inputs.tried.documents),
-        held_out=len(inputs.held_out.file.documents) if inputs.held_out else 0,
-        has_victim=inputs.victim is not None,
-    )
+    return Counts(spans=spans, tried=len(file.documents), held_out=0, has_victim=False)
 
 
 def cost_of(inputs: Inputs[Any]) -> Cost:
     """Return the cost of a step."""
     request = inputs.request
     if isinstance(inputs, AttackInputs) and isinstance(request, InferenceRequest):
-        return inference_cost(request.options, _count_file_spans(inputs.tried, request))
+        asked = _counts(inputs.tried, request)
+        return attacks_cost(request.attacks, request.options, asked)
     if isinstance(inputs, AttackInputs):
-        return attacks_cost(request.attacks, request.options, _counts(inputs))
+        held_out = len(inputs.held_out.file.documents) if inputs.held_out else 0
+        counts = replace(
+            _counts(inputs.attacker, request),
+            tried=len(inputs.tried.documents),
+            held_out=held_out,
+            has_victim=inputs.victim is not None,
+        )
+        return attacks_cost(request.attacks, request.options, counts)
     if isinstance(inputs, CrossClientInputs):
-        attack = _create_attack("contextual", request.options)
-        every = [_count_file_spans(file, request) for file in inputs.clients.values()]
-        continuations = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
-        estimated = any(is_sample for _, is_sample in every)
-        return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
+        counted = [_counts(file, request, most=request.budget) for file in inputs.clients.values()]
+        costs = (attacks_cost(request.attacks, request.options, counts) for counts in counted)
+        return sum(costs, Cost())
     if isinstance(inputs, MemorizationInputs):
-        counts = [len(file.documents) for file in inputs.clients.values()]
-        return memorization_cost(request.protocol, counts)
+        sizes = [len(file.documents) for file in inputs.clients.values()]
+        return memorization_cost(request.protocol, sizes)
     return _canaries(inputs) if isinstance(inputs, ExposureInputs) else Cost()
 
 
@@ -158,64 +90,14 @@ def _canaries(inputs: ExposureInputs) -> Cost:
 
 def attacks_cost(names: Iterable[str], options: Mapping[str, Any], counts: Counts) -> Cost:
     """Return the cost of attacks on documents of these counts."""
-    return sum((_attack(name, options, counts) for name in names), Cost())
-
-
-def inference_cost(options: Mapping[str, Any], spans: tuple[int, bool]) -> Cost:
-    """Return the cost of ranking candidates for a victim's spans."""
-    attack = _create_attack("ranking", options)
-    scored = min(attack.sentences, spans[0]) * max(attack.candidates)
-    return Cost(scored=scored, estimated=spans[1])
+    attacks = (registry.create("attack", name, options.get(name)) for name in names)
+    return sum((attack.cost(counts) for attack in attacks), Cost())
 
 
 def memorization_cost(protocol: Protocol, documents: Iterable[int]) -> Cost:
     """Return the cost of cross-client memorization with so many documents of each client."""
     continuations = sum(min(protocol.sample, count) for count in documents)
     return Cost(continuations, continuations * protocol.new_tokens)
-
-
-def _attack(name: str, options: Mapping[str, Any], counts: Counts) -> Cost:
-    cost_function = _ATTACKS.get(name)
-    if cost_function is None:
-        return Cost(unknown=(name,))
-    return cost_function(_create_attack(name, options), counts)
-
-
-def _contextual(attack: Any, counts: Counts) -> Cost:
-    spans, estimated = counts.attacker()
-    continuations = spans * attack.samples
-    return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
-
-
-def _verbatim(attack: Any, counts: Counts) -> Cost:
-    sets = [counts.tried, counts.held_out] if counts.has_victim else [counts.tried]
-    continuations = sum(min(attack.documents or count, count) for count in sets)
-    return Cost(continuations, continuations * attack.suffix)
-
-
-def _membership(attack: Any, counts: Counts) -> Cost:
-    return Cost(scored=(counts.tried + counts.held_out) * (1 + attack.neighbours))
-
-
-def _untargeted_cost(attack: Any, _counts: Counts) -> Cost:
-    return Cost(attack.samples, attack.samples * attack.new_tokens)
-
-
-def _benign(attack: Any, _counts: Counts) -> Cost:
-    return Cost(attack.answers, attack.answers * attack.new_tokens)
-
-
-_ATTACKS: Mapping[str, Callable[[Any, Counts], Cost]] = {
-    "contextual": _contextual,
-    "verbatim": _verbatim,
-    "membership": _membership,
-    "untargeted": _untargeted_cost,
-    "benign": _benign,
-}
-
-
-def _create_attack(name: str, options: Mapping[str, Any]) -> Any:
-    return registry.create("attack", name, options.get(name))
 
 
 TIMED_CONTINUATIONS, TIMED_TOKENS, TIMED_PROMPT_TOKENS = 64, 10, 50

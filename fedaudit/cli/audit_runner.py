@@ -8,7 +8,7 @@ from fedaudit.audit.request import AuditRequest
 from fedaudit.cli.options import Output, settings_by_plugin
 
 if TYPE_CHECKING:
-    from fedaudit.audit.cost import Cost
+    from fedaudit.api.cost import Cost
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.run import Watcher
     from fedaudit.audit.session import AuditSession

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.plugin import DETECTOR
 from fedaudit.api.records import Document
 from fedaudit.audit.cost import (
-    Cost,
-    Counts,
     attacks_cost,
     count_spans,
-    inference_cost,
     memorization_cost,
 )
 from fedaudit.audit.request import Protocol
@@ -135,7 +133,7 @@ def _cost(variant: Variant, forecast: Forecast) -> Cost:
     if not documents:
         return Cost(unknown=(*variant.attacks, *others))
     counts = Counts(
-        attacker=lambda: _spans(documents, config, variant.options),
+        spans=lambda: _spans(documents, config, variant.options),
         tried=sum(forecast.shares) if variant.victim == "*" else each,
         held_out=config.evaluated if "membership" in variant.attacks else 0,
         has_victim=not clients,
@@ -144,7 +142,7 @@ def _cost(variant: Variant, forecast: Forecast) -> Cost:
     rounds = len(traced_rounds(variant, config)) if variant.trace else 1
     cost = times * rounds * attacks_cost(variant.attacks, variant.options, counts)
     if variant.infer is not None:
-        cost += inference_cost({RANKING: variant.infer}, counts.attacker())
+        cost += attacks_cost((RANKING,), {RANKING: variant.infer}, counts)
     if variant.memorize is not None:
         protocol = build_settings(Protocol, variant.memorize, f"variant {variant.name} memorize")
         cost += memorization_cost(protocol, forecast.shares)

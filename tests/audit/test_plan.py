@@ -8,10 +8,11 @@ import fake_audit
 import handmade
 import pytest
 
+from fedaudit.api.cost import Cost
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
 from fedaudit.audit import cost as cost_module
-from fedaudit.audit.cost import Cost, Speed, cost_of, try_speed
+from fedaudit.audit.cost import Speed, cost_of, try_speed
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.material import discover
 from fedaudit.audit.plan import SHOWS, STEPS, make_plan

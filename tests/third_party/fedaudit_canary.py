@@ -14,6 +14,8 @@ from fedaudit.api import (
     Attack,
     AttackContext,
     Completion,
+    Cost,
+    Counts,
     Defense,
     Document,
     Engine,
@@ -173,6 +175,10 @@ class Pairs(Attack):
 
     between: str = "\n"
     """What stands between two records."""
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of scoring two orders of every pair."""
+        return Cost(scored=2 * (counts.tried // 2))
 
     def run(self, context: AttackContext) -> Result:
         """Compare both orders of every two neighbours, under the tuned model and its base."""

@@ -16,6 +16,8 @@ from fedaudit_canary import (
 from fedaudit.api import (
     AttackContext,
     Completion,
+    Cost,
+    Counts,
     Document,
     Measurement,
     PiiSpan,
@@ -114,6 +116,8 @@ def test_pairs_counts_those_that_are_likelier_in_the_order_of_their_file():
         ("tuned", 1, 2),
         ("base", 0, 2),
     ]
+    five = Counts(spans=lambda: (0, False), tried=5, held_out=0, has_victim=True)
+    assert Pairs().cost(five) == Cost(scored=4)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from fedaudit.cli.console import WIDTH, print_text
 from fedaudit.system.numbers import rough_duration
 
 if TYPE_CHECKING:
-    from fedaudit.audit.cost import Cost, Speed
+    from fedaudit.api.cost import Cost
+    from fedaudit.audit.cost import Speed
     from fedaudit.audit.material import Material
     from fedaudit.audit.plan import Plan
 

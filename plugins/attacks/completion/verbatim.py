@@ -8,6 +8,8 @@ from fedaudit.api import (
     Ability,
     Attack,
     AttackContext,
+    Cost,
+    Counts,
     Document,
     GenerationBatch,
     GenerationRequest,
@@ -52,6 +54,12 @@ class Verbatim(Attack):
     def needs(self) -> frozenset[Ability]:
         """Greedy continuations."""
         return frozenset({"continue"})
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of one continuation for each document, and for as many held-out ones."""
+        sets = [counts.tried, counts.held_out] if counts.has_victim else [counts.tried]
+        continuations = sum(min(self.documents or count, count) for count in sets)
+        return Cost(continuations, continuations * self.suffix)
 
     def run(self, context: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""

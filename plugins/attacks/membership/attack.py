@@ -12,7 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api import Ability, Attack, AttackContext, Document, Estimate, InputError, Result
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Cost,
+    Counts,
+    Document,
+    Estimate,
+    InputError,
+    Result,
+)
 from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
     exclusive_documents,
@@ -65,6 +75,10 @@ class Membership(Attack):
     def needs(self) -> frozenset[Ability]:
         """Scores of texts; what else statistics hold is used where there is some."""
         return frozenset({"score"})
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of scoring every record, in and out, and its neighbours."""
+        return Cost(scored=(counts.tried + counts.held_out) * (1 + self.neighbours))
 
     def run(self, context: AttackContext) -> Result:
         """Score the victim's records that nobody else has, or the attacker's, and held-out ones."""

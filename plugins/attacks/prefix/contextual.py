@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api import AttackContext
+from fedaudit.api import AttackContext, Cost, Counts
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
@@ -23,6 +23,12 @@ class Contextual(PrefixAttack):
         super().__post_init__()
         if self.context < 1:
             raise ValueError("context must be at least 1.")
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of `samples` continuations for each PII string of the attacker's."""
+        spans, estimated = counts.spans()
+        continuations = spans * self.samples
+        return Cost(continuations, continuations * self.new_tokens, estimated=estimated)
 
     def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, as the multiset that it is."""

@@ -8,6 +8,8 @@ from fedaudit.api import (
     Ability,
     Attack,
     AttackContext,
+    Cost,
+    Counts,
     Document,
     InputError,
     Result,
@@ -56,6 +58,12 @@ class Ranking(Attack):
     def needs(self) -> frozenset[Ability]:
         """Scores of texts."""
         return frozenset({"score"})
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of scoring every candidate in each sentence."""
+        spans, estimated = counts.spans()
+        scored = min(self.sentences, spans) * max(self.candidates)
+        return Cost(scored=scored, estimated=estimated)
 
     def run(self, context: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""

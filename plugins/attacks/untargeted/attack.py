@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from fedaudit.api import (
     AttackContext,
+    Cost,
+    Counts,
     GenerationBatch,
     GenerationRequest,
     InputError,
@@ -45,6 +47,10 @@ class Untargeted(SampledTexts):
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
         super().__post_init__()
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of `samples` texts."""
+        return Cost(self.samples, self.samples * self.new_tokens)
 
     def run(self, context: AttackContext) -> Result:
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""

@@ -13,6 +13,8 @@ from typing import ClassVar, Literal
 
 from fedaudit.api import (
     AttackContext,
+    Cost,
+    Counts,
     GenerationBatch,
     GenerationRequest,
     InputError,
@@ -62,6 +64,10 @@ class BenignPrompts(SampledTexts):
         if self.answers < 1 or self.new_tokens < 1:
             raise ValueError("answers and new_tokens must be at least 1.")
         super().__post_init__()
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of `answers` answers."""
+        return Cost(self.answers, self.answers * self.new_tokens)
 
     def run(self, context: AttackContext) -> Result:
         """Compare what both models answer with the PII of the victim, or of the attacker."""
