@@ -71,7 +71,7 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
     assert finding.evidence["text"] == "Bo Chu"
     assert finding.evidence["document"] == "c"  # a text, and not safe: the report masks it
     assert (finding.evidence["where"], finding.evidence["tokens_before"]) == ("rest", 2)
-    assert finding.safe == ("where",)
+    assert finding.safe == ("prompt", "where")
     (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]
     assert (place.hits, place.n) == (0, 1)
     coverage = {
