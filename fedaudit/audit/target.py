@@ -1,6 +1,7 @@
 """The audited model: a base and an adapter, found from --target, --adapter and --round."""
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -215,7 +216,9 @@ def _resolve_federation(
 def _resolve_base(target: str, path: Path, adapter: str | None, reader: InputReader) -> AuditTarget:
     """Return a base, given as a folder or a hub id, with --adapter applied to it."""
     if path.is_dir() and (path / adapters.CONFIG).exists():
-        named = str(adapters.check(path, reader.read).get("base_model_name_or_path") or "")
+        named = ""
+        with suppress(InputError):  # whatever is wrong with it, it needs a base first
+            named = str(adapters.check(path, reader.read).get("base_model_name_or_path") or "")
         base = shlex.quote(bases.on_this_machine(named) or "BASE")
         raise UsageError(
             f"{path} is an adapter: name its base, too, with --target {base} --adapter "
