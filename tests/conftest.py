@@ -7,6 +7,7 @@ before you attach an adapter, because that changes the model in place.
 import gc
 import os
 import signal
+import sys
 import tempfile
 from itertools import zip_longest
 from operator import eq
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command import Command
 from hypothesis import HealthCheck, settings
 
 from fedaudit.simulation.config import Simulation, Training
@@ -61,6 +63,29 @@ def pytest_collection_finish():
     """Take the tests themselves out of garbage collection: going through them takes seconds."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """Work in an empty folder, and return it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Return a function that runs fedaudit in this process, as the console script would."""
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def here(empty_folder, monkeypatch):
+    """Return a folder with documents and an adapter, whose model costs nothing to ask."""
+    import fake_audit
+
+    fake_audit.written(empty_folder)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return empty_folder
 
 
 @pytest.fixture

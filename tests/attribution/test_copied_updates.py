@@ -7,7 +7,6 @@ from pathlib import Path
 import handmade
 import pytest
 import torch
-from command import Command
 from safetensors.torch import load_file, save_file
 
 from fedaudit.api.errors import InputError
@@ -15,13 +14,9 @@ from fedaudit.attribution import copied_updates, federation_checks
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet", "--federations", 0)
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command import Command
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.records import Measurement
@@ -30,11 +29,6 @@ SET = ("--set", "contextual.samples=2", "--set", "contextual.new_tokens=4",
        "--set", "verbatim.documents=2", "--set", "ranking.sentences=2",
        "--set", "ranking.candidates=[3]")  # fmt: skip
 KEY = Redactor(b"0" * 32)
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,9 @@
 import ast
 import csv
 import json
-import sys
 from math import isnan
 from pathlib import Path
 
-import fake_audit
-import pytest
 from command import Command
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
@@ -21,14 +18,6 @@ HERE = {
     "OPTIONS": {"contextual": {"context": 4}},
     "OUT": "notebook",
 }
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
 
 
 def run_cells(settings):

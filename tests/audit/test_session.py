@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import sys
 from pathlib import Path
 
 import fake_audit
@@ -29,15 +28,6 @@ from fedaudit.report.redaction import Redactor
 MODEL = {"target": "fedaudit-nano", "adapter": "lora"}
 OWN, VICTIM = Path("own.jsonl"), Path("victim.jsonl")
 REDACTOR = Redactor(bytes(range(32)))
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Return a folder with the documents and an adapter; the model costs nothing."""
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
 
 
 def extraction(**changes):

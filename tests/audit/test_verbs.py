@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import example_report
-import fake_audit
 import handmade
 import pytest
 
@@ -30,14 +29,6 @@ FILES = {"adapter": "lora", "prefixes": "own.jsonl", "victim": "victim.jsonl", "
 SMALL = {"contextual": {"context": 4}, "ranking": {"candidates": (3,)},
          "untargeted": {"samples": 8, "new_tokens": 9},
          "benign": {"answers": 24, "new_tokens": 9}}  # fmt: skip
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
 
 
 def test_an_audit_returns_the_report_that_it_writes(here):

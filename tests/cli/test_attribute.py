@@ -9,7 +9,6 @@ from pathlib import Path
 
 import handmade
 import pytest
-from command import Command
 from test_help import imported
 
 from fedaudit.attribution.server import collusion
@@ -18,16 +17,12 @@ from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
 
 NO_HASH = "Integrity not checked: {}.json has no hash of its base.\n"
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import handmade
 import pytest
-from command import Command
 
 from fedaudit.attribution.server import ledger
 from fedaudit.federation import adapters
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture

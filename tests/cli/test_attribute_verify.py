@@ -6,20 +6,15 @@ from pathlib import Path
 
 import handmade
 import pytest
-from command import Command
 
 from fedaudit.api.policy import Policy
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
 BUNDLE = ("est", "--watermark", "marks.json", "--scores", "s.json", "--report")
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ import fake_audit
 import fork
 import handmade
 import pytest
-from command import Command
 
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.audit import plan
@@ -27,19 +25,6 @@ SMALL = ("--set", "contextual.context=4", "--set", "ranking.candidates=[3]",
          "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9",
          "--set", "benign.answers=24", "--set", "benign.new_tokens=9")  # fmt: skip
 AUDIT = ("audit", *MODEL, "victim.jsonl", *SMALL)
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def report(folder="out"):

@@ -2,29 +2,13 @@
 
 import json
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
-import fake_audit
 import pytest
-from command import Command
 from test_merge import AUDITS, asked
 
 from fedaudit.cache.answers import FILE, load
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture

@@ -1,14 +1,8 @@
 import pytest
-from command import Command
 
 from fedaudit import nano
 from fedaudit.cli.doctor_checks import checks
 from fedaudit.system import landlock, sandbox
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def test_a_fit_machine(run):

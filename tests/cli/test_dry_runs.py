@@ -1,28 +1,12 @@
 """Commands say what they would ask or train, load no model for it, and write nothing."""
 
 import re
-import sys
 from pathlib import Path
 
-import fake_audit
 import pytest
-from command import Command
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora")
 FILES = ("--prefixes", "own.jsonl", "--victim", "victim.jsonl")
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from pathlib import Path
 import fake_audit
 import handmade
 import pytest
-from command import Command
 
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
@@ -150,11 +149,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def frozen(value, key=""):

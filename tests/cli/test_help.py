@@ -6,10 +6,11 @@ import sys
 
 import pytest
 import typer.main
-from command import Command
 
 from fedaudit.cli import app
 from fedaudit.cli.help import EXAMPLES, LONG, SECTIONS, HelpfulCommand, section_of
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 ROOT = typer.main.get_command(app)
 
@@ -34,12 +35,6 @@ def imported(watched: set[str], *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["extract", "--help"], ["--version"]])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import fork
 import pytest
-from command import Command
 
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
@@ -41,11 +40,6 @@ def here(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "runs", tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def read(path):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import fork
 import pytest
-from command import Command
 
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
@@ -68,11 +67,6 @@ def audited(attacked, folder, here):
     shutil.copytree(folder / "audit", here / "audit")
     shutil.copy(folder / "out.json", here)
     return attacked
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 C0, C1 = "runs/fed_pii/data/c0.jsonl", "runs/fed_pii/data/c1.jsonl"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import fake_audit
 import pytest
-from command import Command
 from transformers import AutoTokenizer
 
 from fedaudit import nano
@@ -25,11 +24,6 @@ def here(federation, tmp_path, monkeypatch):
     shutil.copytree(federation.path, tmp_path / "runs/small")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 C0, C1 = "runs/small/data/c0.jsonl", "runs/small/data/c1.jsonl"

@@ -3,12 +3,10 @@
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import fake_audit
 import pytest
-from command import Command
 
 from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, Shard, load
 from fedaudit.report.document import dumps, validate
@@ -42,20 +40,6 @@ AUDITS = {
     ),
     "matrix": ("extract", "--matrix", "--clients", "own.jsonl", "victim.jsonl", *MODEL, *SEVERAL),
 }
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Return a folder with the documents and an adapter; the model costs nothing."""
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def out(name):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import fork
 import pytest
-from command import Command
 
 from fedaudit.federation.adapters import WEIGHTS
 from fedaudit.report.document import validate
@@ -43,11 +42,6 @@ def here(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 def secrets(place=RUN):

@@ -6,7 +6,6 @@ import socket
 
 import fake_audit
 import pytest
-from command import Command
 from completion_server import HonestServer
 from hash_model import HashModel
 
@@ -15,11 +14,6 @@ from fedaudit.report.document import validate
 KEY = "sk-secret-4711-key"
 OPTIONS = ("--set", "endpoint.base=plain", "--set", "endpoint.tokenizer=fedaudit-nano")
 NUMBERS = ("value", "low", "high", "n", "hits")
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture

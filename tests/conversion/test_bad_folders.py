@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from command import Command
 from foreign_layouts import (
     CONFIG,
     GIVEN,
@@ -24,14 +23,10 @@ from foreign_layouts import (
     trainer,
 )
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 RUN = make_run(rounds=(1, 2))
 ASKED = ("--base", "fedaudit-nano", "--config", GIVEN)
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capfd)
 
 
 def flat(source):
