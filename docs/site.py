@@ -1,4 +1,4 @@
-"""What the site changes in a page: links to files that are no pages become their names."""
+"""A hook of the site's build: it replaces links to files outside the site by the files' names."""
 
 import re
 from typing import Any

@@ -204,15 +204,14 @@ class ExtractionRequest(AuditRequest):
         Path | None,
         Option(
             "--control",
-            help="Documents that nobody in the federation has; their PII shows what guessing "
-            "finds.",
+            help="Documents that are in no member's records; their PII shows what guessing finds.",
         ),
     ] = None
     held_out: Annotated[
         Path | None,
         Option(
             "--held-out",
-            help="Documents like the victim's that nobody trained on, to compare with.",
+            help="Documents like the victim's that were not trained on, to compare with.",
         ),
     ] = None
     counterfactual: Annotated[
@@ -269,8 +268,13 @@ class CrossClientRequest(AuditRequest):
 
     attacks: tuple[str, ...] = ("contextual",)
     clients: tuple[ClientData, ...]
-    budget: Annotated[int, Option(min=1)] = BUDGET
-    """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
+    budget: Annotated[
+        int,
+        Option(
+            "--budget", help="Prefixes that each attacker of --matrix asks.", min=1, max=1_000_000
+        ),
+    ] = BUDGET
+    """Prefixes are drawn at random from a multiset."""
 
     @property
     def input_path(self) -> Path:

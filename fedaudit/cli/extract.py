@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedaudit.api.errors import UsageError
-from fedaudit.audit.request import BUDGET, CrossClientRequest, ExtractionRequest
+from fedaudit.audit.request import BUDGET, CrossClientRequest, ExtractionRequest, options_of
 from fedaudit.cli import audit_runner as attacking
 from fedaudit.cli.options import Output, Settings, one_target, takes_options
 
@@ -50,12 +50,7 @@ def extract(
             help="What is audited; --target may name it as well. After --clients: more files.",
         ),
     ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget", help="Prefixes that each attacker of --matrix asks.", min=1, max=1_000_000
-        ),
-    ] = None,
+    budget: Annotated[int | None, options_of(CrossClientRequest)["budget"]] = None,
     attack: Annotated[
         list[str] | None, typer.Option("--attack", help="An attack's name; may be repeated.")
     ] = None,

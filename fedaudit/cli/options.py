@@ -8,6 +8,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from math import isnan
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -101,10 +102,6 @@ Reveal = Annotated[
     bool,
     typer.Option("--reveal", help="Write the leaks in plain text to a file only you can read."),
 ]
-ResumeAudit = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on with an unfinished audit; fail when there is none."),
-]
 
 
 Command = Callable[..., int]
@@ -170,7 +167,7 @@ def _parsed_default(default: Any) -> Any:
 def _parsed_type(hint: Any) -> Any:
     """Return the type that typer parses for a field; the choices of a Literal are checked later."""
     if get_origin(hint) is tuple:
-        return list[get_args(hint)[0]] | None  # type: ignore[misc]
+        return GenericAlias(list, get_args(hint)[:1]) | None
     return str if get_origin(hint) is Literal else hint
 
 
@@ -187,7 +184,10 @@ class Output:
             "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
         ),
     ] = None
-    resume: ResumeAudit = False
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with an unfinished audit; fail when there is none."),
+    ] = False
     dry_run: DryRun = False
     quiet: Quiet = False
 

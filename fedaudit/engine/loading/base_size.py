@@ -81,7 +81,7 @@ class BaseSize:
 def base_size(name: str, lora: LoraConfig | None = None) -> BaseSize | None:
     """Return the size of a base, and of an adapter on it; None for an unknown base.
 
-    Raises InputError for a folder that is no causal language model, and for an adapter that does
+    Raises InputError for a folder without a causal language model, and for an adapter that does
     not fit the base.
     """
     folder = None
