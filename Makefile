@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test fuzz check extras servers vllm lock sbom site clean
+.PHONY: demo real test fuzz check extras servers vllm lock sbom changes site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -86,10 +86,10 @@ check: .venv/installed
 site: .site/installed
 	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet
 
-# What makes the next three has a folder of its own, so that it is no part of what it describes.
+# What makes the next four has a folder of its own, so that it is no part of what it describes.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
-	.tools/bin/pip install --quiet uv==0.13.9 cyclonedx-bom==7.5.0
+	.tools/bin/pip install --quiet uv==0.13.9 cyclonedx-bom==7.5.0 towncrier==26.9.0
 	touch $@
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
@@ -109,6 +109,10 @@ lock: .tools/installed
 sbom: .venv/installed .tools/installed
 	.tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-file sbom.cdx.json $(BIN)/python
+
+# The change log's next section, of the fragments in changelog.d.
+changes: .tools/installed
+	.tools/bin/towncrier build --draft --version next
 
 clean:
 	rm -rf .venv .site .tools .servers .vllm sbom.cdx.json build *.egg-info $(DEMO) $(REAL)
