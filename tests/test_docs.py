@@ -12,7 +12,9 @@ import pytest
 import fedaudit
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    path for folder in (".", ".github", "docs") for path in sorted((ROOT / folder).glob("*.md"))
+]
 NAMED = re.compile(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)(?::([A-Za-z_.]+))?`")
 
 
