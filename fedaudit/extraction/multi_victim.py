@@ -31,12 +31,20 @@ def attack_victims(
     context, extra_notes = attack.prepare(context)
     notes = (*plan.notes, *extra_notes)
     if attack.estimator == "sample":
-        return _sample_results(attack, context, plan, target_sets, matcher), notes
-    params, threshold = attack.query_params, attack.threshold
-    victim_results = estimator.estimate_victims(
-        attack.name, context, plan, target_sets, params, threshold=threshold, sweeps=False
-    )
-    return victim_results, notes
+        results = _sample_results(attack, context, plan, target_sets, matcher)
+    else:
+        results = estimator.estimate_victims(
+            attack.name,
+            context,
+            plan,
+            target_sets,
+            attack.query_params,
+            threshold=attack.threshold,
+            sweeps=False,
+        )
+    return {
+        victim: attack.describe_prompts(result, context, plan) for victim, result in results.items()
+    }, notes
 
 
 def _sample_results(

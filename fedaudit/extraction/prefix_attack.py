@@ -15,7 +15,7 @@ from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Measurement, SamplingParams, Target
 from fedaudit.api.target_sets import UNASKED
-from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
+from fedaudit.extraction import budget_sweep, drawing_prompts, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import ranking
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
@@ -152,9 +152,17 @@ class PrefixAttack(Attack):
                 "with text before it. In unannotated text the detector finds most names; "
                 "places take a model: see --set names.ner."
             )
-        result = self._result(context, plan)
+        result = self.describe_prompts(self._result(context, plan), context, plan)
         measurements = (*result.measurements, *unasked)
         return replace(result, measurements=measurements, limits=(*plan.notes, *result.limits))
+
+    def describe_prompts(self, result: Result, context: AttackContext, plan: QueryPlan) -> Result:
+        """Return `result` with a description of the prompts that drew its findings.
+
+        Where only some kinds of PII are annotated, the others would show in a prompt's text.
+        """
+        documents = () if self.labels else context.attacker
+        return drawing_prompts.describe_prompts(result, context, plan, documents)
 
     def unasked_label_rows(self, documents: Sequence[Document]) -> tuple[Measurement, ...]:
         """Return how many strings of each kind are not looked for, because others were chosen."""

@@ -37,7 +37,7 @@ def pii_occurrences(
     ready-made prompt is one occurrence, without PII of its own.
     """
     occurrences = []
-    for part in _parts(documents):
+    for part in document_parts(documents):
         tokenized = engine.tokenize([document.text for document in part])
         for document, tokens in zip(part, tokenized, strict=True):
             if document.is_prompt:
@@ -48,7 +48,7 @@ def pii_occurrences(
     return [occurrence for occurrence in occurrences if occurrence.prefix]
 
 
-def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def document_parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Yield documents, some at a time: their tokens take a hundred times the memory of the text."""
     part: list[Document] = []
     characters = 0

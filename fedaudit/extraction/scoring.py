@@ -31,9 +31,8 @@ class HitCounter:
         """How many answers give each string as whole words, in whatever spelling."""
         self.known: Counter[str] = Counter()
         """How many answers give each positive control, behind prompts that may count for it."""
-        self.prompts: dict[str, tuple[int, int, tuple[str, ...]]] = {}
-        """The first prompt of the plan that drew each string: its number, its tokens, and the kinds
-        of the attacker's own PII behind it."""
+        self.prompts: dict[str, int] = {}
+        """The number of the first prompt of the plan that drew each string."""
         self.budget_curve = BudgetCurve(samples)
         strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
@@ -55,9 +54,7 @@ class HitCounter:
                 )
                 for string in self._matcher.hits(literal):
                     self.counts[string] += 1
-                    kinds = tuple(sorted({label for label, _ in query.kinds if label}))
-                    prompt = (start + 1, len(query.prompt), kinds)
-                    self.prompts[string] = min(prompt, self.prompts.get(string, prompt))
+                    self.prompts[string] = min(start + 1, self.prompts.get(string, start + 1))
                     if isinstance(query, ScatteredQuery):
                         self.budget_curve.merge(
                             query.budget_curve(string, draw, self.budget_curve.samples)
@@ -307,21 +304,12 @@ def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tup
                 "p_value": leak_tests.p.get(string) if leak_tests else None,
                 "documents": target_set.documents.get(string),
                 "other_members": target_set.members.get(string, 0),
-                **_prompt(prompts.get(string)),
+                "prompt": prompts[string],
                 **controls.get(target_set.labels[string], {}),
             },
-            safe=("prompt",),
         )
         for name, string in _numbered_strings(extraction)
     )
-
-
-def _prompt(first: tuple[int, int, tuple[str, ...]] | None) -> dict[str, object]:
-    """Return what is said of the prompt that drew a string first: nothing of its text."""
-    if first is None:
-        return {}
-    number, tokens, before = first
-    return {"prompt": {"number": number, "tokens": tokens, "before": [*before]}}
 
 
 def _controls_drawn(extraction: ExtractionResult) -> dict[str, dict[str, int]]:

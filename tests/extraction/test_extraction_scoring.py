@@ -139,7 +139,7 @@ def test_findings_are_the_surest_first_and_what_the_base_says_last(result):
             "documents": documents,
             "other_members": 0,
             # "Claimant:", which comes twice and so first, is what draws every name.
-            "prompt": {"number": 1, "tokens": 2, "before": ["PERSON"]},
+            "prompt": {"number": 1, "tokens": 2, "before": ["PERSON"], "text": "…:"},
             "controls": controls,
             "controls_drawn": 0,
         }

@@ -102,6 +102,7 @@ def _finding(
 ) -> Finding:
     walked, index = exact.tuned, target.position
     log_miss = float(log_missed(walked, exact.samples)[index])
+    likeliest = walked.likeliest.get(index, ())
     needed = {
         f"samples_for_{100 * p:.0f}_percent": samples_needed(log_miss, p) for p in PROBABILITIES
     }
@@ -122,7 +123,8 @@ def _finding(
             "drawn": int(walked.drawn[index]),
             "trials": walked.draws * exact.size,
             "prefixes": int(walked.prefixes[index]),
-            "likeliest": [[number, chance] for chance, number in walked.likeliest.get(index, ())],
+            "likeliest": [[number, chance] for chance, number in likeliest],
+            **({"prompt": likeliest[0][1]} if likeliest else {}),
             **needed,
         },
     )

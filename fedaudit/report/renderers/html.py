@@ -199,9 +199,10 @@ def _fact(item: tuple[str, Any]) -> tuple[str, str]:
     if name == "prompt" and isinstance(value, Mapping) and {"number", "tokens"} <= value.keys():
         before = ", ".join(map(kind_name, value.get("before") or ()))
         behind = f" before: {before}" if before else ""
+        quoted = f"; masked: {value['text']}" if value.get("text") else ""
         return "drawn first by", (
             f"prompt {value['number']:,}: {count_of(value['tokens'], 'token')} of the attacker's "
-            f"text{behind}"
+            f"text{behind}{quoted}"
         )
     return name.replace("_", " "), format_cell(value)
 
