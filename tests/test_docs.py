@@ -91,6 +91,8 @@ def test_the_architecture_names_every_room():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_pages_of_ours_lead_somewhere(page):
     text = page.read_text("utf-8")
+    if page.name == "report-fields.md":
+        text = runpy.run_path(str(ROOT / "docs/site.py"))["with_tables"](text)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
             continue
