@@ -8,11 +8,9 @@ from fedaudit.audit.request import AuditRequest
 from fedaudit.cli.options import Output, settings_by_plugin
 
 if TYPE_CHECKING:
-    from fedaudit.api.cost import Cost
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.run import Watcher
     from fedaudit.audit.session import AuditSession
-    from fedaudit.audit.target import AuditTarget
 
 R = TypeVar("R", bound=AuditRequest)
 
@@ -87,7 +85,7 @@ def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
     from fedaudit.audit.cost import cost_of, documents_of, try_speed
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.resolve import resolve
-    from fedaudit.cli.audit.plan_text import print_lines
+    from fedaudit.cli.audit.plan_text import print_lines, space_lines
     from fedaudit.system.numbers import rough_duration
 
     inputs = resolve(request, reader or InputReader())
@@ -97,7 +95,7 @@ def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
         [
             f"Model: {audited.base}, adapter {audited.adapter_name or 'none'}",
             f"Asked of the {models}{' each' if audited.untuned else ''}: {cost.describe()}",
-            *_describe_space(cost, audited, request),
+            *space_lines(cost, audited, request),
         ]
     )
     if audited.served:
@@ -110,19 +108,6 @@ def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
         time = f"about {rough_duration(seconds)} at most{apart}" if cost.is_counted else "not known"
         print_lines([f"Time: {time}, not counting reading and loading"])
     return 0
-
-
-def _describe_space(cost: "Cost", audited: "AuditTarget", request: "AuditRequest") -> Iterator[str]:
-    """Yield the memory of a model that runs here, and the disk space of the answers."""
-    from fedaudit.engine.device import device_for, dtype_for
-    from fedaudit.engine.loading.base_size import PROCESS_BYTES, base_size
-    from fedaudit.report.units import size
-
-    if not audited.served and (base := base_size(audited.base)):
-        weights = base.parameters * dtype_for(request.dtype, device_for(request.device)).itemsize
-        yield f"Memory: about {size(PROCESS_BYTES + weights)}, and what a batch takes"
-    if answers := cost.answer_bytes * (2 if audited.untuned else 1):
-        yield f"Disk: about {size(answers)} of answers until the report is written"
 
 
 @contextmanager

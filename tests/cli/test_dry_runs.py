@@ -32,6 +32,9 @@ def test_what_would_be_asked_is_said_and_nothing_is_written(words, says, here, r
     assert f"Asked of the tuned model and its base each: {says}" in text
     known = "not known" if "superset" in words else r"about \d+ (?:s|min) at most"
     assert re.search(rf"Time: {known}, not counting reading and loading", text)
+    assert re.search(r"Memory: about \d+ MB, and what a batch takes", text)
+    disk = r"Disk: about \d+\.?\d* [kM]B of answers until the report is written"
+    assert bool(re.search(disk, text)) != ("superset" in words)
     assert [path for path in sorted(here.rglob("*")) if path.name != "log"] == before
     assert max(map(len, done.out.splitlines())) <= 80
 

@@ -200,7 +200,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
         tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment
         speed = try_speed(engine, tuned if plain else Target(name="base"), documents)
-    print_lines(plan_lines(material, plan, costs, speed))
+    print_lines(plan_lines(material, plan, costs, speed, inputs.request))
     if prepared.defenses:
         print_lines(defense_lines(prepared.defenses))
     return 0

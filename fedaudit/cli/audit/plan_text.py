@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from fedaudit.audit.cost import Speed
     from fedaudit.audit.material import Material
     from fedaudit.audit.plan import Plan
+    from fedaudit.audit.request import AuditRequest
+    from fedaudit.audit.target import AuditTarget
 
 
 def plan_lines(
-    material: "Material", plan: "Plan", costs: "Mapping[str, Cost]", speed: "Speed | None"
+    material: "Material",
+    plan: "Plan",
+    costs: "Mapping[str, Cost]",
+    speed: "Speed | None",
+    request: "AuditRequest",
 ) -> Iterator[str]:
     """Yield what is at hand, every step with its cost, what is left out, what nothing can show."""
+    from fedaudit.api.cost import Cost
     from fedaudit.audit.plan import CANNOT, SHOWS
 
     yield "At hand"
@@ -42,6 +49,8 @@ def plan_lines(
         apart = f" without {unknown}" if unknown else ""
         in_all = f"about {rough_duration(total)} at most{apart}"
         yield f"  in all: {in_all}, not counting reading and loading"
+    space = space_lines(sum(costs.values(), Cost()), material.audited, request)
+    yield from (f"  {line}" for line in space)
     yield ""
     if plan.left_out:
         yield "Left out"
@@ -49,6 +58,19 @@ def plan_lines(
         yield ""
     yield "What this cannot show"
     yield from (f"  {line}" for line in CANNOT)
+
+
+def space_lines(cost: "Cost", audited: "AuditTarget", request: "AuditRequest") -> Iterator[str]:
+    """Yield the memory of a model that runs here, and the disk space of the answers."""
+    from fedaudit.engine.device import device_for, dtype_for
+    from fedaudit.engine.loading.base_size import PROCESS_BYTES, base_size
+    from fedaudit.report.units import size
+
+    if not audited.served and (base := base_size(audited.base)):
+        weights = base.parameters * dtype_for(request.dtype, device_for(request.device)).itemsize
+        yield f"Memory: about {size(PROCESS_BYTES + weights)}, and what a batch takes"
+    if answers := cost.answer_bytes * (2 if audited.untuned else 1):
+        yield f"Disk: about {size(answers)} of answers until the report is written"
 
 
 def print_lines(lines: Iterable[str]) -> None:
