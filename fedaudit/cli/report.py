@@ -55,6 +55,15 @@ OWNED = ("html", "annex", "docx", "cyclonedx")
 """Formats that name the owner of a report, its expiry date, and parties by their titles."""
 BESIDE = {"html": "report.html", "annex": "annex.html", "docx": "annex.docx"}
 """The files that are written beside the report where no other one is named."""
+SUFFIXES = {
+    ".html": ("html", "annex"),
+    ".docx": ("docx", "annex"),
+    ".json": ("json", "sarif", "cyclonedx"),
+    ".sarif": ("sarif",),
+    ".md": ("markdown",),
+    ".csv": ("csv", "excel"),
+}
+"""The formats of a file by the end of its name, the usual one first."""
 
 
 def report(
@@ -68,7 +77,8 @@ def report(
             "--format",
             help="terminal, html, json, markdown, annex: the document to file with an impact "
             "assessment, docx: the same for Word, cyclonedx, sarif, csv, or excel: CSV with a byte "
-            "order mark, by which Excel knows UTF-8.",
+            "order mark, by which Excel knows UTF-8. Default: what the name of --out says, else "
+            "terminal.",
         ),
     ] = None,
     out: Annotated[
@@ -146,22 +156,41 @@ def report(
     path = source / "report.json" if source.is_dir() else source
     if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
         raise UsageError("--public-key goes with --verify, --root with --verify or --attest.")
-    if (owner or expires) and format_ not in OWNED:
+    if (verify or attest) and (format_ or out or (verify and attest)):
+        raise UsageError("--verify, --attest and --format or --out exclude each other.")
+    many = is_folder_of_runs(source) and not (verify or attest)
+    form = (format_ or "") if many else _format_of(format_, out)
+    if (owner or expires) and form not in OWNED:
         raise UsageError("--owner and --expires go with --format html, annex, docx or cyclonedx.")
-    if (party or laws) and format_ not in BESIDE:
+    if (party or laws) and form not in BESIDE:
         raise UsageError("--party and --laws go with --format html, annex or docx.")
-    if is_folder_of_runs(source) and not (verify or attest):
+    if many:
         return print_index(source, format_, out)
     if not (verify or attest):
         options = {"owner": owner, "expires": expires, "parties": party or (), "laws": laws}
-        return _show_report(path, format_ or "terminal", out, options)
-    if format_ or out or (verify and attest):
-        raise UsageError("--verify, --attest and --format or --out exclude each other.")
+        return _show_report(path, form, out, options)
     from fedaudit.cli import evidence
 
     if attest:
         return evidence.sign_report(path, attest, root)
     return evidence.print_verification(path, public_key, root)
+
+
+def _format_of(format_: str | None, out: Path | None) -> str:
+    """Return the format to write: the one asked for, else the one that the file's name ends in."""
+    from fedaudit.api.errors import UsageError
+
+    if out is None:
+        return format_ or "terminal"
+    formats = SUFFIXES.get(out.suffix.lower(), ())
+    if format_ == "terminal" or not (format_ or formats):
+        raise UsageError(f"Say with --format in which form to write {out}.")
+    if format_ is None:
+        return formats[0]
+    if formats and format_ not in formats:
+        raise UsageError(f"--format {format_} does not go with the name {out}: see --help.")
+    # An annex is written in two forms.
+    return "docx" if (format_, formats) == ("annex", SUFFIXES[".docx"]) else format_
 
 
 def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, Any]) -> int:

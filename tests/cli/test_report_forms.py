@@ -31,6 +31,34 @@ def test_an_annex_is_written_beside_the_report_or_where_one_says(run, tmp_path):
     assert run("report", "out", "--format", "docx").code == 0  # it replaces its own
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("a.html", b"<!DOCTYPE html>"),
+        ("a.docx", b"PK"),
+        ("a.MD", b"# "),
+        ("a.csv", b"kind,"),
+        ("a.json", b"{"),
+    ],
+)
+def test_the_name_of_a_file_says_its_form(name, begins, run, tmp_path):
+    assert run("report", "out", "--out", name).err.endswith(f"Written: {name}\n")
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_an_annex_with_a_name_of_word_is_one_of_word(run, tmp_path):
+    assert run("report", "out", "--format", "annex", "--out", "a.docx").code == 0
+    assert (tmp_path / "a.docx").read_bytes().startswith(b"PK")
+
+
+def test_a_form_that_the_name_contradicts_is_refused(run, tmp_path):
+    for words in (("--format", "docx", "--out", "a.html"), ("--format", "json", "--out", "a.csv")):
+        run.refused(2, "report", "out", *words, says="does not go with the name")
+    for words in (("--out", "a"), ("--format", "terminal", "--out", "a.html")):
+        run.refused(2, "report", "out", *words, says="Say with --format in which form")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_parties_are_called_by_their_titles(run, tmp_path):
     words = ("report", "out", "--format", "html")
     assert run(*words, "--party", "c1=St Mary's Hospital", "--owner", "The DPO").code == 0
