@@ -60,7 +60,7 @@ PAGES = {
     "fed_pii": "fed-pii.md",
     "few_fed_pit": "few-fed-pit-baselines.md",
     "memorization": "memorization.md",
-    "secure_gate": "secure-gate.md",
+    "secure_gate": "secure-gate-seeds.md",
 }
 
 _NUMBERS = re.compile(r"(\S+) (>=|<=|>|<) ([^\s;]+)")
