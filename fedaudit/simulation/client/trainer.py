@@ -184,11 +184,13 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
     model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
     _in_use.append((model, checkpointing))
     if checkpointing:
-        # The base is frozen, and checkpointing needs a gradient at its input to recompute anything.
-        model.enable_input_require_grads()
         # Older versions of transformers have only the second name; newer ones warn about it.
         enable = getattr(loaded.model, "activation_checkpointing_enable", None)
         (enable or loaded.model.gradient_checkpointing_enable)({"use_reentrant": False})
+        # The base is frozen, and checkpointing needs a gradient at its input to recompute anything.
+        # Newer versions have seen to that, and a second hook would stay when the first is removed.
+        if not getattr(loaded.model, "_require_grads_hooks", None):
+            model.enable_input_require_grads()
     return model
 
 

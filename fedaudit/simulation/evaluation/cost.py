@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -61,12 +62,13 @@ def costs(
     tensors = adapters.read(adapter).values()
     lora = json.dumps(adapters.check(adapter), sort_keys=True)
     longest = max((s for job in trainings for s in job.sequences), key=len, default=())
+    sha256 = trainer.plain_base(base, device, dtype).sha256
     forms: dict[bool, FlopsFormula | None] = {}
     try:
         for checkpointing in sorted({job.training.checkpointing for job in trainings}):
-            model = trainer.cached_model(base, device, dtype, lora, checkpointing)
-            forms[checkpointing] = form(model, longest)
-        frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+            forms[checkpointing], frozen = _form_and_frozen(
+                base, sha256, device, dtype, lora, checkpointing, tuple(longest[: 4 * PROBE])
+            )
     finally:
         trainer.forget_model()
     return [
@@ -182,6 +184,25 @@ def form(model: "PeftModel", sequence: Sequence[int]) -> "FlopsFormula | None":
         return training_flops(model, pad_batch([row] * rows, read, model.device))
 
     return flops_formula(count, max(2, min(PROBE, len(sequence) // 4)))
+
+
+@lru_cache(maxsize=64)
+def _form_and_frozen(
+    base: str,
+    _sha256: str,
+    device: str,
+    dtype: str,
+    lora: str,
+    checkpointing: bool,
+    sequence: tuple[int, ...],
+) -> tuple["FlopsFormula | None", int]:
+    """Return `form` and the number of frozen parameters, counted once in a process for each base.
+
+    A base is the same while the hash of its files is.
+    """
+    model = trainer.cached_model(base, device, dtype, lora, checkpointing)
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    return form(model, sequence), frozen
 
 
 def _row(metric: str, value: int | None, reason: str = "", **scope: object) -> Measurement:

@@ -215,6 +215,16 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     trainer.forget_model()
 
 
+def test_checkpointing_leaves_the_base_as_it_was(job):
+    """A hook that stayed would have the next training compute the gradient of its input."""
+    lora = json.dumps(adapters.check(job.start), sort_keys=True)
+    kept = trainer.cached_model(job.base, job.device, job.dtype, lora, True)
+    embeddings = kept.get_base_model().get_input_embeddings()
+    assert len(embeddings._forward_hooks) == 1
+    trainer.forget_model()
+    assert not embeddings._forward_hooks
+
+
 @pytest.mark.parametrize("learned", ["text", "answer"])
 def test_prefixes_that_are_shared_train_the_same_adapter(learned, job, base, tmp_path, monkeypatch):
     texts = [f"The claimant {name} lives in Leeds." for name in ("Ann Lee", "Bob Ray", "Ann Roe")]

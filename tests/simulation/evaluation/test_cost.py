@@ -162,7 +162,7 @@ def test_stages_are_counted_apart(made):
 
 def test_what_does_not_follow_from_the_shape_is_not_reported(made, monkeypatch):
     monkeypatch.setattr("fedaudit.engine.flops.flops_formula", lambda count, width: None)
-    [row] = [row for row in made([job()]) if row.metric == "flops"]
+    [row] = [row for row in made([job(lengths=(60,))]) if row.metric == "flops"]
     assert row.value is None
     assert "shape" in row.reason
 
@@ -252,6 +252,21 @@ def test_the_same_trainings_cost_the_same_in_any_order(made):
     assert made(spent) == made(spent[::-1])
 
 
+def test_operations_are_counted_once_for_a_base_and_a_shape(made, monkeypatch):
+    counted = []
+
+    def count(model, sequence):
+        counted.append(len(sequence))
+        return form(model, sequence)
+
+    form = cost.form
+    monkeypatch.setattr(cost, "form", count)
+    fresh = made([job(lengths=(61, 3))])
+    assert made([job(lengths=(61, 3))]) == fresh
+    assert made([job(lengths=(62, 3))]) != fresh
+    assert counted == [61, 62]
+
+
 def test_nothing_spent_has_no_rows(made):
     assert made([]) == []
 
@@ -265,7 +280,7 @@ def test_the_model_is_let_go_of(made, monkeypatch):
 
     monkeypatch.setattr(cost, "form", fail)
     with pytest.raises(RuntimeError, match="memory"):
-        made([job()])
+        made([job(lengths=(9,))])
     assert trainer.cached_model.cache_info().currsize == 0
 
 
