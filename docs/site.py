@@ -1,12 +1,13 @@
-"""Hooks of the site's build: tables of the report's fields, and names of files outside the site."""
+"""Hooks of the site: tables from the package's data, and names of files outside the site."""
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SCHEMA = Path(__file__).parents[1] / "fedaudit" / "report" / "schema.json"
+PACKAGE = Path(__file__).parents[1] / "fedaudit"
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)[^)]*\)")
 TABLE = re.compile(r"<!-- (fields|metrics) of the schema:? ?([a-z_ ]*) -->")
 
@@ -33,9 +34,37 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return re.sub(r"docs/([\w-]+\.md(?:#[\w-]+)?)", r"[\1](\1)", text)
 
 
+def categories(known: dict[str, Any]) -> str:
+    """Return a section with a table for each major category of the taxonomy."""
+    head = ["category", "what", "for instance", *(one["name"] for one in known["norms"].values())]
+    text = "\n## The categories\n"
+    for major in known["major"]:
+        rows = [
+            [one["name"], one["description"], "; ".join(one["examples"])]
+            + ["; ".join(one[norm]) for norm in known["norms"]]
+            + [", ".join(f"`{label}`" for label in one["labels"])]
+            for one in major["minor"]
+        ]
+        text += f"\n### {major['name']}\n\n{major['description']}\n\n"
+        text += table([*head, "labels"], rows) + "\n"
+    return text
+
+
+def clauses(known: dict[str, Any]) -> str:
+    """Return a section with a table of the clauses of each norm."""
+    text = "\n## The clauses\n"
+    for norm in known["norms"].values():
+        text += f"\n### {norm['name']}\n\n{norm['title']}.\n\n"
+        text += table(["clause", "about"], [list(one) for one in norm["clauses"].items()]) + "\n"
+    return text
+
+
 def with_tables(markdown: str) -> str:
-    """Return a page with the tables of the schema in the places of their comments."""
-    schema = json.loads(SCHEMA.read_text("utf-8"))
+    """Return a page with the tables of schema and taxonomy in the places of their comments."""
+    if "<!-- taxonomy -->" in markdown:
+        known = tomllib.loads((PACKAGE / "pii" / "taxonomy.toml").read_text("utf-8"))
+        markdown = markdown.replace("<!-- taxonomy -->", categories(known) + clauses(known))
+    schema = json.loads((PACKAGE / "report" / "schema.json").read_text("utf-8"))
     measured = schema["$defs"]["measurement"]["properties"]["metric"]["metrics"]
 
     def one(found: re.Match[str]) -> str:
