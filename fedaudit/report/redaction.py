@@ -25,6 +25,9 @@ KEY_FILE = "redaction-key"
 """The key's name in the user's configuration: 64 hexadecimal digits and a newline."""
 
 
+MASK_FIELDS = frozenset({"label", "length", "hmac"})
+"""What a mask consists of; fields of a finding's evidence that are reserved for it."""
+
 CONFIG = "FEDAUDIT_CONFIG"
 """The environment variable that names another folder for the user's configuration."""
 
@@ -61,7 +64,7 @@ class Redactor:
 
 def is_mask(value: object) -> bool:
     """Tell whether a value in a report is the mask of a text."""
-    return isinstance(value, Mapping) and value.keys() == {"label", "length", "hmac"}
+    return isinstance(value, Mapping) and value.keys() == MASK_FIELDS
 
 
 def readable_mask(mask: Mapping[str, Any]) -> str:

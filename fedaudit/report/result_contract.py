@@ -15,6 +15,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
 from fedaudit.report.document import schema_violation, to_plain
+from fedaudit.report.redaction import MASK_FIELDS
 
 TEXT = "text"
 """The field of the evidence that holds the leaked text."""
@@ -22,9 +23,6 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 """The form of the name of a kind or a metric."""
 
 SEVERITIES = get_args(get_type_hints(Finding)["severity"])
-
-MASK = frozenset({"label", "length", "hmac"})
-"""Fields of the evidence that are reserved for the mask of the leaked text."""
 
 
 def check_result(plugin: str, result: object) -> Result:
@@ -143,7 +141,7 @@ def _safe(label: str, finding: Finding) -> None:
         raise ValueError(f"{label} declares {TEXT!r} safe, which is what leaked")
     if not isinstance(finding.evidence.get(TEXT, ""), str):
         raise ValueError(f"the {TEXT!r} of {label} is no text")
-    if mask_fields := MASK & finding.evidence.keys():
+    if mask_fields := MASK_FIELDS & finding.evidence.keys():
         raise ValueError(f"{label} has {min(mask_fields)!r} in its evidence, which is the mask's")
 
 

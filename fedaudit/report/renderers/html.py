@@ -3,7 +3,7 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedaudit.report.kinds.memorization import passage_table
 from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SEVERITIES, Row
+from fedaudit.report.redaction import MASK_FIELDS
 from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution.methods import attribution
@@ -64,6 +65,13 @@ def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
     )
 
 
+def _unsaid(basis: str, reasons: Iterable[str]) -> str:
+    """Return what an action follows from, without the reasons that stand above it."""
+    for reason in reasons:
+        basis = basis.replace(reason, "")
+    return " ".join(basis.split())
+
+
 def _columns_of(content: Mapping[str, Any], term: str) -> Iterator[str]:
     """Yield the headings of tables that are a term, so that they link to what it means."""
     tables = [*content["judged_tables"], *content["covered"]]
@@ -77,7 +85,7 @@ def _columns_of(content: Mapping[str, Any], term: str) -> Iterator[str]:
 def _content(report: Row, owned: ReportOwner) -> dict[str, Any]:
     """Return the values that the template lays out, with all texts still unescaped."""
     checked, facts = recheck(report), brief(report, owned)
-    chart = beside_chance(report)
+    chart, reasons = beside_chance(report), summary.verdict_reasons(report)
     return {
         "report": report,
         "title": summary.title(report),
@@ -97,8 +105,8 @@ def _content(report: Row, owned: ReportOwner) -> dict[str, Any]:
         "width": WIDTH,
         "judged_tables": assessment.judgement_tables(report),
         "findings": _findings(report),
-        "reasons": summary.verdict_reasons(report),
-        "actions": measures(report),
+        "reasons": reasons,
+        "actions": [(one.action, _unsaid(one.basis, reasons)) for one in measures(report)],
         "searched": searched_kinds(report),
         "audited": summary.audited_facts(report),
         "declared": assessment.context_facts(report),
@@ -189,8 +197,14 @@ def _finding(finding: Row) -> FindingLine:
         id=finding["id"],
         level=finding["severity"],
         cells=texts,
-        evidence=[*map(_fact, evidence.items())],
+        evidence=[*map(_fact, sorted(evidence.items(), key=_rank))],
     )
+
+
+def _rank(item: tuple[str, Any]) -> tuple[int, str]:
+    """Put the prompt first, and last the mask, which the table shows."""
+    name = item[0]
+    return (name != "prompt") + (name in MASK_FIELDS), name
 
 
 def _fact(item: tuple[str, Any]) -> tuple[str, str]:

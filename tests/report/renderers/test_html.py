@@ -59,6 +59,14 @@ def test_an_opened_finding_says_which_prompt_drew_it_beside_base_control_and_cha
         assert fact in text
 
 
+def test_the_reasons_of_a_verdict_stand_once_among_what_follows_from_them():
+    table = example().to_json()
+    text = " ".join(" ".join(Page(render(table)).texts).split())
+    assert table["verdict"]["reasons"]
+    for reason in table["verdict"]["reasons"]:
+        assert text.count(reason) == 1
+
+
 def test_the_page_loads_nothing_and_runs_one_script_named_by_its_hash():
     text = render(example().to_json())
     page = Page(text)
