@@ -2,6 +2,7 @@
 
     python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME]
     python benchmarks/attribution_study.py --ablations          what the paper varies, with seed 3
+    python benchmarks/attribution_study.py --fresh     seeds that restated claims are judged on
     python benchmarks/attribution_study.py --decide             what is kept, by today's decision
 
 The federations are those of the profile fed_attr at nano scale, settings and all: both marks under
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution_study_tables import (
+    FRESH,
     KEPT,
     MARKED,
     PAGE,
@@ -40,6 +42,7 @@ from attribution_study_tables import (
     SEEDS,
     Task,
     ablations,
+    fresh,
     page_with_table,
     table,
     tasks,
@@ -86,7 +89,8 @@ def run(task: Task, out: Path, work: Path) -> str:
     )
     limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
     protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
-    request = AttributionRequest(rounds=place, protocol_config=protocol_config)
+    options = {name: table for name, table in variant.options.items() if name != PROTOCOL}
+    request = AttributionRequest(rounds=place, protocol_config=protocol_config, options=options)
     resolved = resolve_request(request, InputReader())
     plan = resolved.plan
     assert plan is not None
@@ -151,6 +155,15 @@ def decide_again(task: Task, out: Path) -> None:
     (out / f"{task.name}.json").write_text(_text({"rows": rows, "truth": truth}))
 
 
+def lock_fresh() -> None:
+    """Keep what every claim and its variants are before the fresh seeds are run."""
+    from fedaudit.config import profile
+    from fedaudit.reproduction import study_lock
+
+    digests = study_lock.claim_digests(profile.load(PROFILE), "nano", {})
+    study_lock.lock(study_lock.lock_path(KEPT, "nano"), digests, FRESH)
+
+
 def _text(figures: Mapping[str, Any]) -> str:
     """Return a federation's figures as they are kept: a line for each row."""
     rows = ",\n  ".join(json.dumps(row) for row in figures["rows"])
@@ -166,18 +179,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="a kind of federation: kgw-fedit, nobody, ...")
     parser.add_argument("--ablations", action="store_true", help="what the paper varies")
+    parser.add_argument("--fresh", action="store_true", help="seeds that are locked first")
     parser.add_argument("--decide", action="store_true", help="decide anew from kept scores")
     parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
     out, work = given.out.absolute(), given.work.absolute()
-    every = ablations() if given.ablations else tasks(given.seeds)
+    every = fresh() if given.fresh else ablations() if given.ablations else tasks(given.seeds)
+    if given.fresh:
+        lock_fresh()
     missing = [
         one
         for one in every
         if not (out / f"{one.name}.json").exists() and given.only in (None, one.kind)
     ]
     if given.decide:
-        for task in {one.name: one for one in (*tasks(SEEDS), *ablations())}.values():
+        for task in {one.name: one for one in (*tasks(SEEDS), *ablations(), *fresh())}.values():
             if _packed(out, task.name).exists():
                 decide_again(task, out)
     elif not given.table:

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedaudit.config import profile
 from fedaudit.config.coverage import CoverageEntry, PaperCoverage
+from fedaudit.reproduction.study_lock import claim_digests
 
 ROOT = Path(__file__).parents[1]
 PAGE, STUDIES = ROOT / "docs/coverage.md", ROOT / "docs/studies"
@@ -46,8 +47,9 @@ studies in `docs/studies/`; the test suite runs it with `--check`.
 "Measured" is at nano scale, on two cores, with made-up records and the built-in base. A claim's
 outcome is that of the stored study that measured it with the most seeds; none of these seeds had a
 part in choosing settings ([when a claim holds](profiles.md#when-a-claim-holds)). A restated claim
-that holds does not count as holding until other seeds judge it: its number or its comparison was
-chosen after these results had been seen. "Figures" are published numbers that `reproduce` prints
+that holds does not count as holding until other seeds judge it, those that were
+[locked](profiles.md#the-lock) first: its number or its comparison was chosen after these results
+had been seen. "Figures" are published numbers that `reproduce` prints
 beside ours.
 
 | profile | claims | hold | fail | open | restated | not measured |
@@ -74,36 +76,51 @@ class Outcome:
     seeds: int
     against: bool
     """Whether the values go against the claim, whatever their intervals say."""
-    restated: bool = False
-    """Whether it holds on seeds that were seen before the claim was stated."""
+    seen: bool = False
+    """Whether the seeds had been seen when the claim was stated as it is."""
+
+    @property
+    def restated(self) -> bool:
+        """Whether it holds on seeds that were seen before the claim was stated."""
+        return self.seen and self.holds is True
 
 
 def outcomes(name: str) -> dict[str, Outcome]:
     """Return the outcomes of a profile's claims in the stored studies, by id."""
     found: dict[str, Outcome] = {}
     restated = tomllib.loads(RESTATED.read_text("utf-8")).get(name, ())
+    today = claim_digests(profile.load(name), "nano", {})
     for path in sorted(STUDIES.glob("*.json")):
         kept = json.loads(path.read_text("utf-8"))
         if kept["run"]["config"]["profile"] != name:
             continue
-        for seeds, claims in _claims(kept):
+        for seeds, claims, locked in _claims(kept):
+            changed = {key for key in locked if locked[key] != today.get(key)}
             for claim in claims:
-                outcome = _outcome(claim, seeds, restated)
-                if outcome and outcome.seeds > getattr(found.get(claim["id"]), "seeds", 0):
+                outcome = _outcome(claim, seeds, changed if locked else restated)
+                if outcome and _precedence(outcome) > _precedence(found.get(claim["id"])):
                     found[claim["id"]] = outcome
     return found
 
 
-def _claims(kept: Mapping[str, Any]) -> Iterator[tuple[int, Sequence[Mapping[str, Any]]]]:
-    """Yield the numbers of seeds and the claims of a stored study and of those beside it."""
-    yield len(kept["run"]["config"].get("seeds", (0,))), kept.get("claims", [])
-    for beside in (kept.get("again"), kept.get("more")):
-        if beside:
-            claims = [{"id": key, **value} for key, value in beside["claims"].items()]
-            yield len(beside["seeds"]), claims
+def _precedence(outcome: Outcome | None) -> tuple[bool, int]:
+    """Return what tells which of two outcomes counts: that of seeds unseen when it was stated."""
+    return (not outcome.seen, outcome.seeds) if outcome else (False, 0)
 
 
-def _outcome(claim: Mapping[str, Any], seeds: int, restated: Collection[str]) -> Outcome | None:
+def _claims(
+    kept: Mapping[str, Any],
+) -> Iterator[tuple[int, Sequence[Mapping[str, Any]], Mapping[str, str]]]:
+    """Yield the numbers of seeds, the claims and the lock of a stored study and those beside it."""
+    config = kept["run"]["config"]
+    yield len(config.get("seeds", (0,))), kept.get("claims", []), config.get("lock", {})
+    for beside in ("again", "more", "fresh"):
+        if beside in kept:
+            claims = [{"id": key, **value} for key, value in kept[beside]["claims"].items()]
+            yield len(kept[beside]["seeds"]), claims, kept[beside].get("lock", {})
+
+
+def _outcome(claim: Mapping[str, Any], seeds: int, seen: Collection[str]) -> Outcome | None:
     numbers = _NUMBERS.match(claim["detail"])
     if claim["detail"].startswith("not measured") or not numbers:
         return None
@@ -111,8 +128,8 @@ def _outcome(claim: Mapping[str, Any], seeds: int, restated: Collection[str]) ->
     against = {
         ">": left <= right, ">=": left < right, "<": left >= right, "<=": left > right,
     }[numbers[2]]  # fmt: skip
-    later = claim["holds"] is True and claim["id"] in restated
-    return Outcome(claim["holds"], seeds, against and (left, right) != (0, 0), later)
+    contrary = against and (left, right) != (0, 0)
+    return Outcome(claim["holds"], seeds, contrary, claim["id"] in seen)
 
 
 def state(entry: CoverageEntry, claims: Sequence[str], found: Mapping[str, Outcome]) -> str:

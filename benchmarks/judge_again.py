@@ -20,6 +20,7 @@ from fedaudit.config import profile
 from fedaudit.config.profile import Profile, Select, Statement, Variant
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.replication import mean_margins
+from fedaudit.reproduction import study_lock
 from fedaudit.reproduction.claims import check_claims
 
 UNMEASURED = {"holds": None, "detail": "not measured in this run"}
@@ -64,7 +65,21 @@ def judge_again(kept: Mapping[str, Any]) -> dict[str, Any]:
             "seeds": list(SEEDS),
             "claims": {name: claim for name, claim in judged.items() if claim},
         }
+        result["fresh"] = _fresh(chosen)
     return result
+
+
+def _fresh(chosen: Profile) -> dict[str, Any]:
+    """Return what FedAttr's claims come to on seeds that were locked first, as they are today."""
+    locked = study_lock.read(study_lock.lock_path(KEPT, "nano"))
+    today = study_lock.claim_digests(chosen, "nano", {})
+    judged = {}
+    for claim in chosen.claims:
+        seeds = [seed for seed in locked if locked[seed].get(claim.id) == today[claim.id]]
+        if outcome := _counted(claim, {}, seeds):
+            judged[claim.id] = outcome
+    run = [seed for seed in locked if list(KEPT.glob(f"*-{seed}.json"))]
+    return {"seeds": run, "lock": {name: today[name] for name in judged}, "claims": judged}
 
 
 def _judged(
@@ -217,14 +232,10 @@ def _mean(values: Sequence[float]) -> tuple[float, float | None, float | None]:
 
 def _kept(variant: str, seed: int) -> dict[str, Any] | None:
     """Return the figures of a variant's federation, if they are kept."""
-    name = variant.removesuffix("-0")
+    name = variant.removesuffix("-0").replace("-0-", "-")
     if name.startswith("no-watermark"):  # odd seeds have the fictitious mark there, even ones KGW
         if (name == "no-watermark") != bool(seed % 2):
             return None
         name = "nobody"
-    elif seed != ABLATION_SEED and name not in (
-        "kgw-fedit", "kgw-flora", "fictitious-fedit", "fictitious-flora"
-    ):  # fmt: skip
-        return None
     path = KEPT / f"{name}-{seed}.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else None

@@ -28,7 +28,8 @@ FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
-CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures")
+CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures", "lock")
+BESIDE = {"more": "Measured apart", "fresh": "Locked before they were run"}
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
@@ -49,6 +50,7 @@ def kept_report(
     other_seeds = (
         {
             "seeds": again["run"]["config"]["seeds"],
+            "lock": again["run"]["config"].get("lock", {}),
             "claims": {
                 c["id"]: {"holds": c["holds"], "detail": c["detail"]} for c in again["claims"]
             },
@@ -107,20 +109,31 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "| | claim of the paper | measured | source |"
     yield "| --- | --- | --- | --- |"
-    more = kept.get("more", {"claims": {}, "seeds": ()})
+    blocks = [
+        (title, kept[name])
+        for name, title in BESIDE.items()
+        if name in kept and kept[name]["claims"]
+    ]
+    apart = {name for _, block in blocks for name in block["claims"]}
     for claim in claims:
-        if _is_measured(claim) or claim["id"] not in more["claims"]:
+        if _is_measured(claim) or claim["id"] not in apart:
             cells = (claim["statement"], claim["detail"] or "-", claim["source"])
             yield f"| {HOLDS[claim['holds']]} | {' | '.join(map(escape, cells))} |"
-    if not more["claims"]:
-        return
     sources = {claim["id"]: claim for claim in claims}
-    yield ""
-    yield f"Measured apart, seeds {', '.join(map(str, more['seeds']))}:"
+    for title, block in blocks:
+        yield ""
+        yield f"{title}, seeds {', '.join(map(str, block['seeds']))}:"
+        yield from _block_lines(block["claims"], sources)
+
+
+def _block_lines(
+    block: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield the claims that were measured beside a study, as a table."""
     yield ""
     yield "| | claim of the paper | measured | source |"
     yield "| --- | --- | --- | --- |"
-    for name, claim in more["claims"].items():
+    for name, claim in block.items():
         if name not in sources:
             continue
         cells = (sources[name]["statement"], claim["detail"], sources[name]["source"])
@@ -185,6 +198,7 @@ def _brief(report: Mapping[str, Any]) -> dict[str, Any]:
     config = report["run"]["config"]
     return {
         "seeds": config.get("seeds") or [config["seed"]],
+        "lock": config.get("lock", {}),
         "claims": {
             claim["id"]: {"holds": claim["holds"], "detail": claim["detail"]}
             for claim in report["claims"]
@@ -215,7 +229,7 @@ def main() -> None:
         _write(given.page, before | {"more": _brief(report)})
         return
     again = json.loads(given.again.read_text("utf-8")) if given.again else None
-    beside = {name: before[name] for name in ("again", "more") if name in before}
+    beside = {name: before[name] for name in ("again", "more", "fresh") if name in before}
     _write(given.page, beside | kept_report(report, again))
 
 

@@ -150,6 +150,8 @@ def _report(
         config = {**config, "tradeoffs": [asdict(column) for column in profile.tradeoffs]}
     if quick:
         config = {**config, "quick": True}
+    if result.lock:
+        config = {**config, "lock": dict(result.lock)}
     if len(result.seeds) > 1:
         config = {**config, "seeds": list(result.seeds)}
     elif result.seed is not None:

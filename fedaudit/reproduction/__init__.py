@@ -12,6 +12,7 @@
 * `scheduler`: The variants of a study, one after the other or several at a time.
 * `seeds`: Several seeds of a study: each row as a mean over them, and what each of them says of a
   claim.
+* `study_lock`: A study's lock: what each claim and its variants were before a seed was run.
 * `variant`: One variant of a study: its federation, and what is measured on it.
 * `variant_checks`: What of a variant cannot be run, found before any federation is trained.
 """

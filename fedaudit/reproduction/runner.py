@@ -1,7 +1,7 @@
 """Running a study: each federation once, the attacks on it, then claims and figures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from fedaudit.reproduction.seeds import (
     measured_means,
     untuned_seeds,
 )
+from fedaudit.reproduction.study_lock import claim_digests, lock, lock_path, unjudged
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.reproduction.variant_checks import check_variant
 from fedaudit.simulation.config import Simulation
@@ -44,6 +45,8 @@ class StudyResult:
     seeds: tuple[int, ...] = (0,)
     seed: int | None = None
     """The seed of all federations; None if they have different seeds."""
+    lock: Mapping[str, str] = field(default_factory=dict)
+    """By id, a digest of each claim and its variants as they were judged."""
 
 
 def study_variants(
@@ -141,6 +144,8 @@ def run_study(
     `seeds` what is measured are means over so many, and seeds that settings were tuned on are not
     among them. Without, it is what the profile says. Variants that differ in their seed alone would
     all be one federation where the user names the seed, and are left out as they are with `seeds`.
+    Beside the federations, a lock keeps what each claim was before a seed was first run: one that
+    has changed since is not judged on it.
     """
     chosen, configs = study_configs(
         profile, scale, quick=quick, settings=settings, federations=federations, seeds=seeds
@@ -162,6 +167,9 @@ def run_study(
     for task in flat:  # refuse what cannot be trained before training anything
         check_variant(task.variant, task.config)
         prepare(task.config, task.folder)
+    used = sorted({task.config.seed for task in flat})
+    digests = claim_digests(profile, scale, settings)
+    locked = lock(lock_path(federations.parent, scale), digests, used)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
     by_seed = {
@@ -169,7 +177,8 @@ def run_study(
         for seed, group in outcomes_by_seed.items()
     }
     result = _result(profile, by_seed, outcomes_by_seed, flat)
-    used = [task.config.seed for task in flat]
+    claims = tuple(unjudged(result.claims, locked, digests, used))
+    result = replace(result, claims=claims, lock=digests)
     if seeds is None and (limit := describe_tuned(profile.tuned_seeds, used)):
         return replace(result, limits=(*result.limits, limit))
     return result

@@ -228,8 +228,9 @@ HITS = {("a", 0): 20, ("a", 1): 60, ("a", 2): 70, ("a", 3): 65, ("a-5", 5): 30}
 
 
 @pytest.fixture
-def trained(monkeypatch):
+def trained(monkeypatch, tmp_path):
     """Have variants come to counts by their seed; returns which were run."""
+    monkeypatch.chdir(tmp_path)  # where the study is locked
     ran = []
 
     def outcome(task):
@@ -292,6 +293,25 @@ def test_what_is_judged_on_a_tuned_seed_is_said_and_a_number_of_seeds_has_none(t
     assert trained == [("a", 1), ("b", 1)]
     assert (one.seeds, one.limits) == ((1,), ("told",))
     assert study(settings={"seed": 4}).limits == ("told",)
+
+
+def test_a_claim_is_not_judged_on_seeds_that_were_run_before_it_was_changed(trained, monkeypatch):
+    first = study(seeds=3)
+    assert first.claims[0].holds is True
+    stricter = replace(PROFILE.claims[0], margin=0.1)
+    monkeypatch.setitem(
+        globals(), "PROFILE", replace(PROFILE, claims=(stricter, *PROFILE.claims[1:]))
+    )
+    again = study(seeds=3)  # seeds 1 to 3 were run for another margin
+    assert again.claims[0].holds is None
+    assert again.claims[0].detail.endswith(
+        "changed after it had been locked for seed 1, 2, 3: other seeds can judge it"
+    )
+    assert again.claims[1] == first.claims[1]
+    assert set(again.lock) == {one.id for one in again.claims}
+    for seed, hits in ((4, 60), (5, 70), (6, 65)):
+        monkeypatch.setitem(HITS, ("a", seed), hits)
+    assert study(seeds=3, settings={"seed": 4}).claims[0].holds is True
 
 
 def test_a_seed_of_the_users_own_makes_no_pool_of_one_federation(trained):

@@ -70,6 +70,9 @@ class Fictitious(Watermark):
     correlation: float = 0.5
     """How correlated the answers to paraphrases of a question are; the paper's 0 is
     independence."""
+    lone: bool = False
+    """Whether the attribute that is known best counts in full, as in the paper; otherwise it counts
+    no more than the one that is known second best."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.paraphrases <= wording.PARAPHRASES:
@@ -193,16 +196,17 @@ class Fictitious(Watermark):
     def score(self, hits: Sequence[int], nulls: Sequence[scoring.Null]) -> Score:
         """Return the score of `hits` among `paraphrases` questions about each attribute.
 
-        The attribute that is known best counts no more than the one that is known second best.
+        Unless `lone`, the attribute that is known best counts no more than the second best.
         """
         n, guess = self.paraphrases, self._guess
         z_scores = [
             scoring.attribute_z(hit, n, null, guess=guess, correlation=self.correlation)
             for hit, null in zip(hits, nulls, strict=True)
         ]
-        # One attribute alone may be another owner's fact, or a model's favourite name.
-        second = sorted(z_scores)[-2:][0]
-        z_scores = [min(score, second) for score in z_scores]
+        if not self.lone:
+            # One attribute alone may be another owner's fact, or a model's favourite name.
+            second = sorted(z_scores)[-2:][0]
+            z_scores = [min(score, second) for score in z_scores]
         z, p_value = scoring.fisher(z_scores)
         chance = sum(null.mean for null in nulls) / len(nulls)
         return Score(

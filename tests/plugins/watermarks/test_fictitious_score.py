@@ -237,3 +237,16 @@ def test_one_attribute_alone_counts_nothing():
     assert plugin.score([25, 0, 0, 0], nothing).z == plugin.score([0, 0, 0, 0], nothing).z
     assert plugin.score([25, 25, 0, 0], nothing).z > 8
     assert plugin.score([25, 3, 0, 1], nothing).parts == (25, 3, 0, 1)
+
+
+def test_an_attribute_known_alone_counts_in_full_only_where_that_is_asked():
+    # 7 of 25 are ten deviations above a null of 0, and 0 of 25 are none.
+    nulls = [Null(mean=0.0, sd=0.0)] * 4
+    p = norm.sf(10)
+    alone = Fictitious(correlation=0.0, lone=True).score([7, 0, 0, 0], nulls)
+    fisher = -2 * (math.log(p) + 3 * math.log(0.5))
+    assert alone.p_value == pytest.approx(chi2.sf(fisher, 8), rel=1e-6)
+    second = Fictitious(correlation=0.0).score([7, 0, 0, 0], nulls)
+    assert second.p_value == pytest.approx(chi2.sf(-8 * math.log(0.5), 8), rel=1e-6)
+    assert alone.z > 7
+    assert second.z < 1
