@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr-study.md"
 START, END = "<!-- attribution study -->\n", "<!-- end -->"
 ABLATIONS = "<!-- ablations -->\n", "<!-- end of ablations -->"
+FRESH_TABLE = "<!-- fresh -->\n", "<!-- end of fresh -->"
 ABLATED = (
     "fictitious-fedit", "others-1", "others-2", "others-4", "others-6", "others-8",
     "pairs-2", "pairs-3", "pairs-10", "pairs-20", "ratio-0.05", "ratio-0.1", "ratio-0.3",
@@ -79,13 +80,23 @@ def fresh() -> Iterator[Task]:
 
 def table(out: Path, seeds: Sequence[int]) -> Iterator[str]:
     """Yield the rows of what is kept, in Markdown."""
+    done = _done(out, tasks(seeds))
+    yield from _rows(done)
+    yield _row("all together", [(task.seed, figures) for task, figures in done])
+
+
+def _done(out: Path, every: Iterable[Task]) -> list[tuple[Task, Mapping[str, Any]]]:
+    """Return the federations whose figures are kept, with these."""
+    paths = [(task, out / f"{task.name}.json") for task in every]
+    return [(task, json.loads(path.read_text())) for task, path in paths if path.exists()]
+
+
+def _rows(done: Sequence[tuple[Task, Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield the head of a table and a row for each kind of federation."""
     yield "| federations | seeds | marked flagged | innocent flagged | federations with one | by Z > 4 | weakest marked | nearest innocent |"  # noqa: E501
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    paths = [(task, out / f"{task.name}.json") for task in tasks(seeds)]
-    done = [(task, json.loads(path.read_text())) for task, path in paths if path.exists()]
     for kind in dict.fromkeys(task.kind for task, _ in done):
         yield _row(kind, [(task.seed, figures) for task, figures in done if task.kind == kind])
-    yield _row("all together", [(task.seed, figures) for task, figures in done])
 
 
 def _row(kind: str, federations: Sequence[tuple[int, Mapping[str, Any]]]) -> str:
@@ -160,6 +171,7 @@ def ablation_table(out: Path) -> Iterator[str]:
 def page_with_table(page: str, kept: Path) -> str:
     """Return the page with the tables of what is kept in their places."""
     page = with_block(page, (START, END), table(kept, SEEDS))
+    page = with_block(page, FRESH_TABLE, _rows(_done(kept, fresh())))
     return with_block(page, ABLATIONS, ablation_table(kept))
 
 
