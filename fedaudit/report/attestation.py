@@ -9,11 +9,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
-from fedaudit.api.errors import InputError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.system.documents import parse_json
 from fedaudit.system.files import read_regular
 
@@ -75,8 +76,15 @@ def _models(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [model] if model and model["annotations"]["checked"] else []
 
 
+def _require_library() -> None:
+    if find_spec("securesystemslib") is None:
+        message = "Attestations need securesystemslib: pip install 'fedaudit[attest]'."
+        raise UsageError(message)
+
+
 def sign(body: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
     """Return a statement in an envelope with one signature, as JSON text."""
+    _require_library()
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner
 
@@ -92,6 +100,7 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     Raises AttestationError also if the content is not an in-toto statement, and InputError if the
     path is not a regular file.
     """
+    _require_library()
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error, VerificationError
     from securesystemslib.signer import SSlibKey

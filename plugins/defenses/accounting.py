@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Literal
 
 from fedaudit.api import UsageError
@@ -14,8 +15,15 @@ MAX_PRV_EPSILON = 200.0
 """Above this RDP bound the PRV accountant takes minutes and gigabytes and says no more."""
 
 
+def require_opacus() -> None:
+    """Raise UsageError where Opacus is not installed."""
+    if find_spec("opacus") is None:
+        raise UsageError("The defence dp needs Opacus: pip install 'fedaudit[dp]'.")
+
+
 def load_opacus() -> None:
     """Import Opacus without the root logger that it sets up, which prints what others log."""
+    require_opacus()
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     import opacus.accountants  # noqa: F401

@@ -22,12 +22,20 @@ from fedaudit.api import (
     FinishedFederation,
     InputError,
     Measurement,
+    PromptTemplate,
     Result,
     TargetError,
     TrainingSession,
 )
 
-from .accounting import Accountant, load_opacus, noise_for, sample_rate, spent_epsilon
+from .accounting import (
+    Accountant,
+    load_opacus,
+    noise_for,
+    require_opacus,
+    sample_rate,
+    spent_epsilon,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +87,10 @@ class DifferentialPrivacy(Defense):
             raise ValueError("delta must be at least 0 and below 1.")
         if self.max_grad_norm <= 0 or (self.noise_multiplier and self.noise_multiplier < 1e-9):
             raise ValueError("max_grad_norm must be above 0, noise_multiplier 0 or above 1e-9.")
+
+    def check(self, template: PromptTemplate) -> None:
+        """Refuse to begin without Opacus."""
+        require_opacus()
 
     def train(self, session: TrainingSession) -> float:
         """Train with clipped, noisy gradients; return the mean loss of what was drawn.

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from statistics import fmean
 
 from fedaudit.api.engine import Engine, GenerationBatch, text_start
@@ -15,6 +16,7 @@ ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
 """Tasks with one right answer; every other task is measured by Rouge-L and BLEU."""
 CHOICE_TASKS = frozenset({"exam", "case_matching"})
 """The tasks among those whose answer is an option's letter, if the reference names one."""
+NO_BLEU = "sacrebleu is not installed: pip install 'fedaudit[bleu]'"
 TOO_LONG = "every document of the task is longer than the model's context"
 
 
@@ -109,11 +111,14 @@ def _row(
     seed: int,
 ) -> Measurement:
     score = HeldOutAnswer.bleu if metric == "bleu" else HeldOutAnswer.score
-    scores = [fmean(score(answer) for answer in same) for same in documents]
-    if not scores:
+    reason = "" if documents else TOO_LONG
+    if metric == "bleu" and find_spec("sacrebleu") is None:
+        reason = NO_BLEU
+    if reason:
         return Measurement.missing(
-            TOO_LONG, kind="utility", plugin="utility", metric=metric, scope=where
+            reason, kind="utility", plugin="utility", metric=metric, scope=where
         )
+    scores = [fmean(score(answer) for answer in same) for same in documents]
     counted = metric == "accuracy" and len(documents[0]) == 1
     hits = round(sum(scores)) if counted else None
     estimate = bootstrap_mean(scores, seed=seed) if hits is None else wilson(hits, len(scores))

@@ -21,6 +21,7 @@ from fedaudit.api import (
     InputError,
     KeyChange,
     Measurement,
+    PromptTemplate,
     Responder,
     Result,
 )
@@ -73,6 +74,12 @@ class SecureGate(Defense):
                 f"{LENGTH} of a key."
             )
         self._server()  # refuses what is no server step
+
+    def check(self, template: PromptTemplate) -> None:
+        """Refuse to begin without nevergrad."""
+        from .fusion import require_nevergrad
+
+        require_nevergrad()
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the masked view, or the documents as they are."""
