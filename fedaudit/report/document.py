@@ -248,9 +248,20 @@ def schema_violation(row: Mapping[str, Any]) -> str:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(schema())
+    return Draft202012Validator(_resolve(schema()))
+
+
+def _resolve(node: Any) -> Any:
+    """Return the schema with its definitions in place of references, which take half the time."""
+    if isinstance(node, list):
+        return [_resolve(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    name = str(node.get("$ref", "")).removeprefix("#/$defs/")
+    merged = {**(schema()["$defs"][name] if name else {}), **node}
+    return {key: _resolve(item) for key, item in merged.items() if key not in ("$ref", "$defs")}
 
 
 @cache
 def _of_measurements() -> Any:
-    return _validator().evolve(schema={"$defs": schema()["$defs"], "$ref": "#/$defs/measurement"})
+    return _validator().evolve(schema=_resolve(schema()["$defs"]["measurement"]))

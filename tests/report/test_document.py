@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.metrics.significance import detectable
-from fedaudit.report.document import dumps, read, schema, validate, write
+from fedaudit.report.document import dumps, read, schema, schema_violation, validate, write
 from fedaudit.report.kinds.registry import OURS
 from fedaudit.report.number_format import RATES
 from fedaudit.report.redaction import is_hidden
@@ -291,6 +291,20 @@ def test_the_schema_is_valid_and_knows_the_records():
     assert finding["severity"]["enum"] == list(severities)
     rates = measurement["allOf"][1]["if"]["properties"]["metric"]["enum"]
     assert set(rates) == RATES
+
+
+def test_rows_are_checked_as_by_the_schema_with_its_references():
+    from jsonschema import Draft202012Validator
+
+    [row] = example(measurements=[coverage(3, 30, source="tuned")]).to_json()["measurements"]
+    rule = {"$defs": schema()["$defs"], "$ref": "#/$defs/measurement"}
+    slow, answers = Draft202012Validator(rule), []
+    for key in row:
+        for value in (None, -1, 0.5, 1.5, 2**60, "Ä", "", [], {}):
+            changed = {**row, key: value}
+            answers.append(slow.is_valid(changed))
+            assert (schema_violation(changed) == "") == answers[-1], (key, value)
+    assert 10 < sum(answers) < len(answers) - 10
 
 
 def paths(node, place=""):
