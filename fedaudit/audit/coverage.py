@@ -27,6 +27,7 @@ MADE_BY = {
     "attribute_inference": ("inference",),
     "exfiltration": ("extraction", "pairs"),
     "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
+    "inversion": ("inversion", "inference"),
 }
 """The steps and attacks of each class; the first that was left out gives the reason."""
 
@@ -95,7 +96,7 @@ def _missing(
     """Return the status of a class that has no number, and the reason."""
     if rows:
         return "not_run", next(row.reason for row in rows if row.reason)
-    if name in ("inversion", "reconstruction"):
+    if name == "reconstruction":
         return ("not_run", NO_ATTACK) if updates else ("not_applicable", NO_UPDATES)
     reasons = (left_out[step] for step in MADE_BY[name] if step in left_out)
     return "not_run", next(reasons, NO_ATTACK)

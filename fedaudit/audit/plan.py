@@ -34,8 +34,12 @@ QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "contextual": {"samples": 8},
     "verbatim": {"documents": 24},
     "ranking": {"sentences": 40, "candidates": [20]},
+    "inversion": {"attributes": 40},
 }
 """The options that `--quick` reduces."""
+
+INFERENCE = ("ranking", "inversion")
+"""The attacks of the step `inference`."""
 
 SAMPLE = 100
 """Texts of each client that memorization is measured on."""
@@ -60,7 +64,8 @@ SHOWS = {
     "pairs": "personal data of every client that every other one can pull out with its own records",
     "extraction": "personal data and whole passages of one client that another one can pull out; "
     "whether its records can be recognised as trained on; how often answers hold such data",
-    "inference": "whether the model tells which person a sentence of the records is about",
+    "inference": "whether the model tells which person a sentence of the records is about, and "
+    "what else a record says of a person known by name",
     "memorization": "whose texts the model continues for whom, word for word or as an idea",
     "canaries": "how far training moved planted secrets up among all of their kind",
     "attribution": "which clients trained on marked documents",
@@ -72,7 +77,7 @@ CANNOT = (
     "Strings trained on once or a few times, or deep inside records, seldom come out of any "
     "question: that they were learned bars a pass, but fails no model.",
     "Kinds of personal data that neither the records' annotation nor the detector marks.",
-    "Nothing here inverts updates or reconstructs records from them.",
+    "Nothing here reconstructs records from updates.",
 )
 """What no step can show."""
 
@@ -177,8 +182,12 @@ def _requests(
             held_out=material.held_out if "membership" in attacks else None,
         )
     if data := material.victim or material.prefixes:
-        attacker = material.prefixes if material.victim else None
-        yield InferenceRequest(**fields.request_fields("ranking"), data=data, attacker=attacker)
+        yield InferenceRequest(
+            **fields.request_fields(*INFERENCE),
+            attacks=INFERENCE,
+            data=data,
+            attacker=material.prefixes if material.victim else None,
+        )
     if every:
         yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(

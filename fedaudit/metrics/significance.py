@@ -53,6 +53,20 @@ def mcnemar(gained: float, lost: float) -> float:
     return float(binom.sf(gained_count - 1, gained_count + lost_count, 0.5))
 
 
+def poisson_binomial_p_value(chances: Sequence[float], hits: int) -> float:
+    """Return P(at least `hits` successes) of independent trials with these chances of success.
+
+    The number of successes is Poisson binomial (Poisson, 1837). Raises ValueError for a chance that
+    is not from 0 to 1.
+    """
+    if not all(0 <= chance <= 1 for chance in chances):
+        raise ValueError("Chances are from 0 to 1.")
+    pmf = np.ones(1)
+    for chance in chances:
+        pmf = np.convolve(pmf, [1 - chance, chance])
+    return min(1.0, max(float(pmf[max(0, hits) :].sum()), float(np.finfo(float).tiny)))
+
+
 def stratified_p_value(strata: Sequence[Stratum]) -> float:
     """Return P(at least as many hits among the targets), given the hits of each stratum.
 

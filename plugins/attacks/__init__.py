@@ -14,6 +14,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .completion.discoverable import Discoverable
     from .completion.verbatim import Verbatim
     from .gate.attack import GateAttack
+    from .inversion import Inversion
     from .laft.attack import Laft
     from .membership.attack import Membership
     from .prefix.contextual import Contextual
@@ -30,6 +31,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Discoverable,
         Frequency,
         GateAttack,
+        Inversion,
         Laft,
         Membership,
         Ranking,

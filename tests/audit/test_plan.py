@@ -193,7 +193,8 @@ def test_a_cost_is_counted_by_hand(here):
     assert cost.continuations == 48 * 15 + 2 * verbatim + untargeted + benign
     assert cost.tokens == 48 * 15 * 20 + 2 * verbatim * 50 + untargeted * 256 + benign * 128
     assert cost.scored == 24 + 24  # membership: the victim's records and those held out
-    assert cost_of(plan.steps["inference"]) == Cost(scored=48 * 50)
+    ranking, inversion = 48 * 50, 48 * 20
+    assert cost_of(plan.steps["inference"]) == Cost(scored=ranking + inversion)
     step = plan.steps["extraction"]
     other = replace(step, request=replace(step.request, attacks=("superset",)))
     assert cost_of(other) == Cost(unknown=("superset",))

@@ -13,6 +13,7 @@ from fedaudit.report.verdict.recheck import judgements
 ACCESS = {
     "membership": "logprobs",
     "ranking": "logprobs",
+    "inversion": "logprobs",
     "canary": "logprobs",
     "discoverable": "logprobs",
 }
@@ -28,6 +29,7 @@ KNOWLEDGE = {
     "memorize": "victim's prefix",
     "membership": "records to test",
     "ranking": "candidates",
+    "inversion": "rest of the record",
     "canary": "canaries",
 }
 """What the attacker must have for each attack, by the attack's name."""
@@ -53,7 +55,7 @@ MADE_FROM = {
     **dict.fromkeys(
         ("untargeted", "benign", "verbatim", "discoverable", "memorize", "canary"), PUBLIC
     ),
-    **dict.fromkeys(("membership", "ranking", "gate"), PUBLIC),
+    **dict.fromkeys(("membership", "ranking", "inversion", "gate"), PUBLIC),
 }
 """The furthest position from which an attack can be made."""
 
@@ -70,7 +72,7 @@ def position_of(row: Row) -> str:
         return KEY_HOLDER
     if row["scope"].get("requests") == "own":  # of records that only a client has
         return CLIENT
-    if row["kind"] == "attribution" or attack_class(row) in ("inversion", "reconstruction"):
+    if row["kind"] == "attribution" or attack_class(row) == "reconstruction":
         return SERVER
     return MADE_FROM.get(row["plugin"], UNKNOWN)
 

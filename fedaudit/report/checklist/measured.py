@@ -1,5 +1,7 @@
 """The answers that numbers give."""
 
+from typing import Literal
+
 from fedaudit.api.kind import Answer
 from fedaudit.report import query
 from fedaudit.report.checklist import leaks
@@ -83,18 +85,17 @@ def attributes(report: Row) -> Answer:
 
 
 def inversion(report: Row) -> Answer:
-    """Answer whether updates can be inverted."""
-    rows = [*_of_class(report, "inversion"), *_of_class(report, "reconstruction")]
-    if rows:
-        return Answer("answered", results_text(rows), tuple(rows))
-    single = measured_rows(report, "determined", "leakage_bits")
-    if single:
-        text = "Nothing was inverted; what secure sums give away was measured."
-        return Answer("in part", f"{text} {results_text(single)}", tuple(single[:MOST_ROWS]))
-    kinds = {entry["status"] for entry in report.get("coverage", ()) if entry["edpb"] == "55 (iv)"}
-    if kinds == {"not_applicable"}:
-        return Answer("answered", f"Does not apply: {missing_reason(report, 'inversion')}")
-    return Answer("open", missing_reason(report, "inversion"))
+    """Answer whether the model, or an update, can be inverted."""
+    rows = {name: _of_class(report, name) for name in ("inversion", "reconstruction")}
+    found = [row for of_class in rows.values() for row in of_class]
+    if not rows["reconstruction"]:
+        found += measured_rows(report, "determined", "leakage_bits")[:MOST_ROWS]
+    reasons = [f"{name}: {missing_reason(report, name)}" for name in rows if not rows[name]]
+    text = " ".join([*([results_text(found)] if found else []), *reasons])
+    statuses = {entry["class"]: entry["status"] for entry in report.get("coverage", ())}
+    open_ = [name for name in rows if not rows[name] and statuses.get(name) != "not_applicable"]
+    status: Literal["answered", "in part", "open"] = "in part" if found else "open"
+    return Answer(status if open_ else "answered", text, tuple(found))
 
 
 def cause(report: Row) -> Answer:

@@ -6,6 +6,7 @@ To add one, copy the module that is most like it, and name it in `registry`.
 * `epsilon`: A claimed epsilon: refuted, not refuted, or audited without the power to refute it.
 * `exposure`: Canaries: whether training gave planted secrets away.
 * `general`: The table, the sentence and the answer of a kind that does not bring its own.
+* `inversion`: Inversion: whether the model gives away an attribute of a person known by name.
 * `membership`: Membership: whether trained records can be told from held-out ones, and how many
   may be.
 * `memorization`: Cross-client memorization: whether one client's prefixes draw another client's

@@ -12,6 +12,7 @@ from fedaudit.config.registry import distribution, plugins
 from fedaudit.report.kinds.counterfactual import Counterfactual
 from fedaudit.report.kinds.epsilon import Epsilon
 from fedaudit.report.kinds.exposure import Exposure
+from fedaudit.report.kinds.inversion import Inversion
 from fedaudit.report.kinds.membership import Membership
 from fedaudit.report.kinds.memorization import Memorization
 from fedaudit.report.kinds.persons import Persons
@@ -19,7 +20,7 @@ from fedaudit.report.kinds.source import Source
 
 FIRST: tuple[Kind, ...] = (Memorization(), Exposure(), Epsilon())
 """Our kinds that a report shows before extraction, in reading order."""
-OTHERS: tuple[Kind, ...] = (Membership(), Source(), Counterfactual(), Persons())
+OTHERS: tuple[Kind, ...] = (Membership(), Inversion(), Source(), Counterfactual(), Persons())
 """Our kinds that it shows after extraction."""
 BUILT_IN: Mapping[str, Kind] = {kind.name: kind for kind in (*FIRST, *OTHERS)}
 """Our kinds by name, in reading order."""
@@ -33,10 +34,7 @@ OURS = frozenset(
 )
 """All kinds of rows that are ours; some have their tables and rules elsewhere."""
 
-_CLASSES = {
-    "inversion": "inversion",
-    "reconstruction": "reconstruction",
-}
+_CLASSES = {"reconstruction": "reconstruction"}
 _METRICS = {
     "rouge_l": "regurgitation",
     "edit_distance": "regurgitation",

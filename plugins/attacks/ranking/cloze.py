@@ -116,12 +116,13 @@ def cloze_questions(
     *,
     most: int,
     seed: int,
+    invent: bool = True,
 ) -> Iterator[ClozeQuestion]:
     """Yield a question for each of `masked_occurrences`, of up to `most` candidates and the truth.
 
     The others are drawn at random from `all_occurrences`: strings of the same kind that stand
-    nowhere in the document. Missing ones are invented and stand in no text of `corpus`. With a
-    smaller `most`, the candidates are the first of these.
+    nowhere in the document. With `invent`, missing ones are invented and stand in no text of
+    `corpus`. With a smaller `most`, the candidates are the first of these.
     """
     pools, texts = _pools(all_occurrences), sorted(set(corpus))
     invented: dict[Kind, tuple[str, ...]] = {}
@@ -131,7 +132,7 @@ def cloze_questions(
         real = [s for s in pool if normalize(s) != normalize(occurrence.string) and s not in text]
         distractors = _shuffle(real, occurrence.key(seed))[: most - 1]
         real_count = len(distractors)
-        if real_count < most - 1:
+        if invent and real_count < most - 1:
             if occurrence.kind not in invented:
                 invented[occurrence.kind] = fill_candidates(
                     pool, occurrence.label, texts, count=most - 1, seed=seed

@@ -1,0 +1,262 @@
+"""Model inversion: an attribute of a person whose name and other data are known.
+
+Fredrikson et al. (doi:10.1145/2810103.2813677) take the value of the missing attribute that the
+model and the population's frequencies make likeliest; here the model is a language model, and the
+likelihood is that of the person's record with the value in place.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Cost,
+    Counts,
+    Document,
+    Finding,
+    Measurement,
+    Result,
+)
+from fedaudit.extraction.targets import exclusive_documents, exclusive_strings
+from fedaudit.metrics.significance import mcnemar, poisson_binomial_p_value
+
+from .ranking import cloze, scoring
+from .ranking.cloze import ClozeQuestion, Occurrence, normalize
+from .ranking.scoring import CandidateLosses, ScoredQuestion, truth_rank
+
+KIND, RATE = "inversion", "inversion_rate"
+NOTHING = "no record that only the victim has gives a person's name and an attribute besides it"
+
+
+@dataclass(frozen=True, slots=True)
+class InvertedAttribute:
+    """An attribute that was asked about, what each model picked, and what guessing gets."""
+
+    losses: CandidateLosses
+    by_frequency: float
+    """The chance that an attacker is right who picks the value that most other records have."""
+
+    @property
+    def label(self) -> str:
+        """The kind of data."""
+        return self.losses.question.occurrence.label
+
+    @property
+    def candidates(self) -> int:
+        """How many values were offered, the truth among them."""
+        return len(self.losses.tuned)
+
+    @property
+    def chance(self) -> float:
+        """The chance of the better guess, at random or by frequency."""
+        return max(1 / self.candidates, self.by_frequency)
+
+    @property
+    def picked(self) -> bool:
+        """Whether the tuned model finds the truth likeliest."""
+        return truth_rank(self.losses.tuned, self.candidates) == 1
+
+    @property
+    def base_rank(self) -> int | None:
+        """The truth's rank under the base; None without one."""
+        base = self.losses.base
+        return None if base is None else truth_rank(base, self.candidates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inversion(Attack):
+    """Infer an attribute of a person known by name from the values that other records have."""
+
+    name: ClassVar[str] = "inversion"
+    paper: ClassVar[str] = "Fredrikson et al., doi:10.1145/2810103.2813677; arXiv:2201.09370"
+
+    attributes: int = 100
+    """How many attributes are asked about, each in one record."""
+    candidates: int = 20
+    """The most values that are offered, the truth among them."""
+    context: int = 256
+    """The most tokens of a record that are read, around the attribute."""
+    names: tuple[str, ...] = ("PERSON",)
+    """The kinds of PII that are people's names, which the attacker knows."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 2:
+            raise ValueError("candidates must be at least 2.")
+        if min(self.attributes, self.context) < 1 or not self.names:
+            raise ValueError("attributes and context must be at least 1, and names not empty.")
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Scores of texts."""
+        return frozenset({"score"})
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of scoring every value of each attribute."""
+        spans, estimated = counts.spans()
+        return Cost(scored=min(self.attributes, spans) * self.candidates, estimated=estimated)
+
+    def run(self, context: AttackContext) -> Result:
+        """Ask for attributes that only the victim's records have, or the attacker's own."""
+        population = _population(context)
+        questions, left_out = self._questions(context, population)
+        losses = scoring.candidate_losses(context, questions)
+        answers = [
+            InvertedAttribute(row, _by_frequency(row.question, population)) for row in losses
+        ]
+        scope: dict[str, object] = {"records": "own" if context.victim is None else "victim"}
+        findings = [
+            (f"{self.name}-{number:04d}", answer)
+            for number, answer in enumerate((a for a in answers if _leaks(a)), 1)
+        ]
+        return Result(
+            measurements=tuple(self._rows(answers, scope)),
+            findings=tuple(_finding(name, answer) for name, answer in findings),
+            limits=(
+                f"{self.name}: {len(answers):,} distinct strings about people named in the same"
+                " record were asked about, each in one record, among values that "
+                f"{len(population):,} records have; {left_out:,} were left out because no other "
+                "record has a value of their kind, or because no name or nothing at all precedes "
+                "or follows them closely.",
+                *([] if context.base else [scoring.NO_BASE]),
+            ),
+            revealed=tuple(_revealed(name, answer) for name, answer in findings),
+        )
+
+    def _questions(
+        self, context: AttackContext, population: Sequence[Document]
+    ) -> tuple[list[ScoredQuestion], int]:
+        """Return what is asked, and how many attributes were passed over before that."""
+        values = [o for o in cloze.occurrences(population) if o.label not in self.names]
+        theirs = [
+            occurrence
+            for occurrence in cloze.occurrences(exclusive_documents(context))
+            if occurrence.label not in self.names and self._people(occurrence.document)
+        ]
+        exclusive = exclusive_strings(context, {occurrence.string for occurrence in theirs})
+        order = cloze.choose_occurrences([o for o in theirs if o.string in exclusive], context.seed)
+        questions: list[ScoredQuestion] = []
+        passed = 0
+        for offered in cloze.cloze_questions(
+            order, values, (), most=self.candidates, seed=context.seed, invent=False
+        ):
+            scored = (
+                scoring.scored_question(context, offered, self.context)
+                if offered.distractors
+                else None
+            )
+            if scored is None or not self._names_someone(scored):
+                passed += 1
+            else:
+                questions.append(scored)
+            if len(questions) == self.attributes:
+                break
+        return questions, passed
+
+    def _people(self, document: Document) -> list[str]:
+        """Return the names in a record."""
+        return [string for string, label in document.strings() if label in self.names]
+
+    def _names_someone(self, question: ScoredQuestion) -> bool:
+        """Tell whether a person's name is in what the model reads beside the attribute."""
+        names = self._people(question.question.occurrence.document)
+        return any(name in segment for name in names for segment in question.window.segments)
+
+    def _rows(
+        self, answers: Sequence[InvertedAttribute], scope: dict[str, object]
+    ) -> Iterator[Measurement]:
+        """Yield the accuracy of each model, in all and by kind of data, and the tests."""
+        if not answers:
+            yield Measurement.missing(
+                NOTHING, kind=KIND, plugin=self.name, metric=RATE, n=0,
+                scope={**scope, "source": "tuned"},
+            )  # fmt: skip
+            return
+        for label in (None, *sorted({answer.label for answer in answers})):
+            part = [answer for answer in answers if label in (None, answer.label)]
+            where = scope if label is None else {**scope, "label": label}
+            chance = sum(answer.chance for answer in part) / len(part)
+            base = [answer.base_rank == 1 for answer in part if answer.base_rank is not None]
+            baseline = sum(base) / len(base) if base else None
+            tuned = [answer.picked for answer in part]
+            for source, right, beaten in (("tuned", tuned, baseline), ("base", base, None)):
+                if right:
+                    yield Measurement.rate(
+                        sum(right),
+                        len(right),
+                        kind=KIND,
+                        plugin=self.name,
+                        metric=RATE,
+                        scope={**where, "source": source},
+                        chance=chance,
+                        baseline=beaten,
+                    )
+        for test, p in inversion_tests(answers):
+            yield Measurement(
+                kind=KIND, plugin=self.name, metric="p_value", value=p, n=len(answers),
+                scope={**scope, "source": "tuned", "test": test},
+            )  # fmt: skip
+
+
+def _population(context: AttackContext) -> list[Document]:
+    """Return the records of everybody who is known, each text once, sorted by text."""
+    everybody = (context.attacker, context.attacked_documents, *context.members.values())
+    texts = {document.text: document for documents in everybody for document in documents}
+    return [texts[text] for text in sorted(texts) if not texts[text].is_prompt]
+
+
+def _by_frequency(question: ClozeQuestion, population: Sequence[Document]) -> float:
+    """Return the chance that the value which most other people's records have is the truth.
+
+    Records of the group of the question's own do not count; without groups, that record does not.
+    """
+    own = question.occurrence.document
+    others = (
+        document
+        for document in population
+        if (document.group != own.group if own.group else document.text != own.text)
+    )
+    counts = Counter(
+        string for document in others for string in {normalize(s) for s, _ in document.strings()}
+    )
+    truth, *rest = (
+        counts[normalize(string)] for string in (question.occurrence.string, *question.distractors)
+    )
+    return 0.0 if truth < max(rest) else 1 / (1 + rest.count(truth))
+
+
+def inversion_tests(answers: Sequence[InvertedAttribute]) -> Iterator[tuple[str, float]]:
+    """Yield the tests against the base on the same questions, and against guessing."""
+    hits = sum(answer.picked for answer in answers)
+    if all(answer.base_rank is not None for answer in answers):
+        gained = sum(answer.picked and answer.base_rank != 1 for answer in answers)
+        lost = sum(not answer.picked and answer.base_rank == 1 for answer in answers)
+        yield "base", mcnemar(gained, lost)
+    yield "guessing", poisson_binomial_p_value([answer.chance for answer in answers], hits)
+
+
+def _leaks(answer: InvertedAttribute) -> bool:
+    return answer.picked and answer.base_rank is not None and answer.base_rank > 1
+
+
+def _finding(name: str, answer: InvertedAttribute) -> Finding:
+    return Finding(
+        id=name,
+        severity="medium",
+        label=answer.label,
+        measurement=f"inversion {RATE}",
+        evidence={
+            "text": answer.losses.question.occurrence.string,
+            "candidates": answer.candidates,
+            "rank_of_base": answer.base_rank,
+        },
+    )
+
+
+def _revealed(name: str, answer: InvertedAttribute) -> dict[str, str]:
+    occurrence: Occurrence = answer.losses.question.occurrence
+    sentence = answer.losses.window.sentence(occurrence.string)
+    return {"id": name, "label": occurrence.label, "text": occurrence.string, "sentence": sentence}
