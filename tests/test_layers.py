@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"reproduction"},
+    {"reproduction", "joint"},
     {"audit"},
     {"attribution", "flower"},
     {"conversion", "extraction", "simulation", "testing"},

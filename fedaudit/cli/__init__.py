@@ -6,6 +6,7 @@
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `dp/`: fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
+* `joint/`: fedaudit joint: an audit by members who show each other no records.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
@@ -42,7 +43,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, InputError, Interrupted, UsageError
-from fedaudit.cli import canary, dp, gate, log
+from fedaudit.cli import canary, dp, gate, joint, log
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
@@ -75,7 +76,18 @@ from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_lim
 typer.core.HAS_RICH = False
 
 IN_ORDER = (
-    *("init", "audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),
+    *(
+        "init",
+        "audit",
+        "import",
+        "extract",
+        "infer",
+        "memorize",
+        "attribute",
+        "canary",
+        "dp",
+        "joint",
+    ),
     *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
 )
@@ -112,6 +124,7 @@ app = typer.Typer(
 GROUPS = (
     *((attribute.app, "attribute"), (watermark.app, "watermark")),
     *((canary.app, "canary"), (dp.app, "dp"), (gate.app, "gate")),
+    (joint.app, "joint"),
 )
 for group, name in GROUPS:
     app.add_typer(group, name=name)

@@ -218,28 +218,47 @@ def _known_rows(
     probabilities: StringProbabilities,
     targets: Mapping[str, str],
 ) -> Iterator[Measurement]:
-    """Yield how many positive controls came out, in total and by label.
+    counts = known_counts(context, target_set.known.labels, new_tokens, probabilities.known)
+    yield from known_rows(plugin, counts, set(targets.values()), sampled=probabilities.sampled)
+
+
+def known_counts(
+    context: AttackContext, labels: Mapping[str, str], new_tokens: int, said: Mapping[str, float]
+) -> dict[str, tuple[float, int]]:
+    """Return by label how many positive controls came out, and how many there are.
 
     As with targets, only strings count for which an answer has room, and of strings that are part
-    of each other the longest.
+    of each other the longest. `said` holds the probability that each of them comes out.
     """
-    reach = drop_substrings(_reachable(context, sorted(probabilities.known), new_tokens))
-    labels = {string: target_set.known.labels[string] for string in sorted(reach)}
-    for label in ("", *sorted(set(labels.values()) & set(targets.values()))):
-        values = [probabilities.known[s] for s, kind in labels.items() if label in ("", kind)]
-        if values:
-            scope = {"source": KNOWN, "set": EXCLUSIVE} | ({"label": label} if label else {})
-            if not probabilities.sampled:
-                scope["estimator"] = "exact"
-            yield Measurement.mean(
-                wilson(sum(values), len(values)),
-                len(values),
-                kind="extraction",
-                plugin=plugin,
-                metric="coverage",
-                scope=scope,
-                hits=int(sum(values)) if probabilities.sampled else None,
-            )
+    values: dict[str, list[float]] = defaultdict(list)
+    for string in sorted(drop_substrings(_reachable(context, sorted(said), new_tokens))):
+        values[labels[string]].append(said[string])
+    return {label: (sum(row), len(row)) for label, row in values.items()}
+
+
+def known_rows(
+    plugin: str,
+    counts: Mapping[str, tuple[float, int]],
+    kinds: Collection[str],
+    *,
+    sampled: bool = True,
+) -> Iterator[Measurement]:
+    """Yield how many positive controls came out: in total, and of each of `kinds`."""
+    total = sum(hits for hits, _ in counts.values()), sum(n for _, n in counts.values())
+    by_kind = {kind: counts[kind] for kind in sorted({*counts} & {*kinds})}
+    for label, (hits, n) in ({"": total, **by_kind} if counts else {}).items():
+        scope = {"source": KNOWN, "set": EXCLUSIVE} | ({"label": label} if label else {})
+        if not sampled:
+            scope["estimator"] = "exact"
+        yield Measurement.mean(
+            wilson(hits, n),
+            n,
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope=scope,
+            hits=int(hits) if sampled else None,
+        )
 
 
 def skipped_targets_row(

@@ -93,7 +93,7 @@ def build_target_set(
     labels, victim = exclusive_targets(context), context.victim or ()
     everybody = (context.attacker, victim, *context.members.values())
     texts = [document.text for documents in everybody for document in documents]
-    donors = _by_label(document for documents in everybody for document in documents)
+    donors = strings_by_label(document for documents in everybody for document in documents)
     real_controls = {
         s.strip(): label for d in context.control for s, label in d.strings() if s.strip()
     }
@@ -101,22 +101,49 @@ def build_target_set(
         labels, texts, seed=context.seed, donors=donors, real_controls=real_controls, most=most
     )
     shared = _strings_of_members(labels, context.members)
+    forms = spellings(labels)
+    free = absent_strings(forms, [fold(document.text) for document in context.attacker])
+    return describe_targets(
+        victim,
+        labels,
+        disjoint=disjoint,
+        alone=alone(forms, free, shared),
+        controls=dict(controls),
+        shared=shared,
+        donors=donors,
+        known=positive_controls(context, set(labels.values())),
+    )
+
+
+def describe_targets(
+    victim: Sequence[Document],
+    labels: Mapping[str, str],
+    *,
+    disjoint: Disjointness,
+    alone: frozenset[str],
+    controls: Mapping[str, str],
+    shared: Mapping[str, frozenset[str]],
+    donors: Mapping[str, Sequence[str]],
+    known: PositiveControls,
+) -> TargetSet:
+    """Return a target set with what the victim's own documents say of its strings."""
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
-        alone=_alone(labels, context.attacker, shared),
-        controls=dict(controls),
+        alone=alone,
+        controls=controls,
         groups=_groups(victim),
         shared=shared,
         subjects=_subjects(victim),
         documents=document_frequency(labels, [document.text for document in victim]),
         donors=donors,
         places=places_of(victim),
-        known=positive_controls(context, set(labels.values())),
+        known=known,
     )
 
 
-def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
+def strings_by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
+    """Return the distinct strings of each label, sorted."""
     by_label: dict[str, set[str]] = defaultdict(set)
     for document in documents:
         for string, label in document.strings():
@@ -143,17 +170,23 @@ def drop_substrings(strings: Collection[str]) -> frozenset[str]:
     return frozenset(string for form, string in forms.items() if inside[form] == 1)
 
 
-def _alone(
-    labels: Mapping[str, str],
-    attacker: Sequence[Document],
-    shared: Mapping[str, Collection[str]],
-) -> frozenset[str]:
-    """Return the strings that nobody else has; of those that differ only in spelling, one."""
+def spellings(labels: Iterable[str]) -> dict[str, str]:
+    """Return the strings by their folded form; of those that differ only in spelling, one."""
     forms: dict[str, str] = {}
     for string in sorted(labels):
         forms.setdefault(fold(string), string)
     forms.pop("", None)
-    free = absent_strings(forms, [fold(document.text) for document in attacker])
+    return forms
+
+
+def alone(
+    forms: Mapping[str, str], free: Collection[str], shared: Mapping[str, Collection[str]]
+) -> frozenset[str]:
+    """Return the strings that nobody else has.
+
+    `forms` are `spellings`, `free` those that the attacker does not have, `shared` the strings
+    that each other member has.
+    """
     others = frozenset[str]().union(*shared.values())
     return frozenset(forms[form] for form in free if forms[form] not in others)
 

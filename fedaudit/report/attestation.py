@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Ed25519PrivateKey,
         Ed25519PublicKey,
     )
+    from securesystemslib.dsse import Envelope
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:fedaudit:attestation:1.0"
@@ -30,6 +31,8 @@ MEDIA_TYPE = "application/vnd.in-toto+json"
 RESULTS = {"pass": "PASSED", "fail": "FAILED", "inconclusive": "WARNED"}
 PASSPHRASE = "FEDAUDIT_KEY_PASSPHRASE"
 """The environment variable with the passphrase of an encrypted private key."""
+
+ALTERED = "it is no DSSE envelope, or it was altered"
 
 LONGEST_KEY, LONGEST = 2**16, 2**24
 """The maximum sizes, in bytes, of a key file and of an attestation file."""
@@ -100,29 +103,58 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     Raises AttestationError also if the content is not an in-toto statement, and InputError if the
     path is not a regular file.
     """
-    _require_library()
-    from securesystemslib.dsse import Envelope
-    from securesystemslib.exceptions import Error, VerificationError
-    from securesystemslib.signer import SSlibKey
-
     try:
         content = read_regular(path, LONGEST)
     except FileNotFoundError:
         raise AttestationError(f"there is no {path.name} beside the report") from None
     except OSError:
-        raise AttestationError("it is no DSSE envelope, or it was altered") from None
+        raise AttestationError(ALTERED) from None
+    return open_statement(content, path, key, PREDICATE)
+
+
+def open_statement(
+    content: bytes, path: Path, key: "Ed25519PublicKey", predicate_type: str
+) -> dict[str, Any]:
+    """Return the statement in an envelope, the content of the file `path`.
+
+    Raises AttestationError unless `key` has signed it and it is of this type.
+    """
+    _require_library()
+    from securesystemslib.exceptions import Error, VerificationError
+    from securesystemslib.signer import SSlibKey
+
     try:
-        envelope = Envelope.from_dict(parse_json(content, path))
+        envelope = _envelope(content, path)
         envelope.verify([SSlibKey.from_crypto(key)], 1)
         body = parse_json(envelope.payload, path)
     except VerificationError:
         raise AttestationError("this key has not signed it, or it was altered") from None
     except (AttributeError, Error, InputError, LookupError, TypeError, ValueError):
-        raise AttestationError("it is no DSSE envelope, or it was altered") from None
+        raise AttestationError(ALTERED) from None
     named = isinstance(body, dict) and (body.get("_type"), body.get("predicateType"))
-    if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, PREDICATE):
-        raise AttestationError("what is signed is no statement about a report of fedaudit")
+    if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, predicate_type):
+        raise AttestationError("what is signed is no such statement of fedaudit")
     return dict(body)
+
+
+def payload(content: bytes, path: Path) -> Any:
+    """Return the JSON in an envelope before its signature is checked.
+
+    Raises AttestationError for anything but an envelope.
+    """
+    _require_library()
+    from securesystemslib.exceptions import Error
+
+    try:
+        return parse_json(_envelope(content, path).payload, path)
+    except (AttributeError, Error, InputError, LookupError, TypeError, ValueError):
+        raise AttestationError(ALTERED) from None
+
+
+def _envelope(content: bytes, path: Path) -> "Envelope":
+    from securesystemslib.dsse import Envelope
+
+    return Envelope.from_dict(parse_json(content, path))
 
 
 def attestation_time(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:

@@ -1,0 +1,150 @@
+"""The files that members send each other, and the folder in which each member keeps them.
+
+Every file says who sent it and which files it answers, in a statement (in-toto) that is signed with
+ed25519 (DSSE). Encrypted sets lie beside their statement in a ZIP archive; the statement has
+their SHA-256.
+"""
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.report import attestation
+from fedaudit.system.documents import parse_json
+from fedaudit.system.files import atomic, read_regular
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+PREDICATE = "urn:fedaudit:joint:1.0"
+COMMIT, ASK, ANSWER, RESULT = "commit", "ask", "answer", "result"
+STATEMENT = "statement.intoto.json"
+LONGEST = 2**32
+"""The most bytes of a file that somebody sent, and of a part of it."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+PRIVATE = "private"
+"""The part of a member's folder that must not be sent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What a member sent: its statement, the encrypted sets, and a digest of the statement."""
+
+    body: Mapping[str, Any]
+    parts: Mapping[str, bytes]
+    digest: str
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for a member's name that cannot be part of a file's name."""
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a member's name: use letters, digits, - and _, at most 64."
+        )
+
+
+def path_of(folder: Path, step: str, sender: str, receiver: str = "") -> Path:
+    """Return the path of a member's file in a folder; an answer is for one receiver."""
+    end = "zip" if step in (ASK, ANSWER) else "json"
+    return folder / f"{sender}.{step}{f'-for-{receiver}' if receiver else ''}.{end}"
+
+
+def write(
+    path: Path, key: "Ed25519PrivateKey", body: Mapping[str, Any], parts: Mapping[str, bytes]
+) -> None:
+    """Write a signed statement, and the sets that belong to it, as one file."""
+    envelope = attestation.sign(
+        {
+            "_type": attestation.STATEMENT,
+            "subject": [
+                {"name": name, "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+                for name, content in parts.items()
+            ],
+            "predicateType": PREDICATE,
+            "predicate": body,
+        },
+        key,
+    )
+    content = envelope.encode()
+    if path.suffix == ".zip":
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as file:
+            for name, part in {STATEMENT: content, **parts}.items():
+                file.writestr(zipfile.ZipInfo(name), part)
+        content = archive.getvalue()
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read(path: Path, key: "Ed25519PublicKey | None" = None) -> Message:
+    """Return what is in a file, signed with `key` or, without one, with the key that it names.
+
+    Raises InputError for a file that is missing, altered, or not of a joint audit.
+    """
+    try:
+        content = read_regular(path, LONGEST)
+        statement, parts = _unpack(content) if path.suffix == ".zip" else (content, {})
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: ask its sender for it.") from None
+    except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from None
+    try:
+        key = key or public_key(attestation.payload(statement, path)["predicate"]["public_key"])
+        body = attestation.open_statement(statement, path, key, PREDICATE)
+        digests = {one["name"]: one["digest"]["sha256"] for one in body["subject"]}
+        predicate = body["predicate"]
+    except (attestation.AttestationError, LookupError, TypeError, ValueError) as error:
+        why = error if isinstance(error, attestation.AttestationError) else "it lacks its statement"
+        raise InputError(f"{path} is not accepted: {why}.") from None
+    if digests != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
+        raise InputError(f"{path} is not accepted: its sets are not those that were signed.")
+    # The statement, not its signature or its archive, is what a digest stands for.
+    plain = json.dumps(body, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return Message(body=predicate, parts=parts, digest=hashlib.sha256(plain).hexdigest())
+
+
+def _unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        if sum(info.file_size for info in file.infolist()) > LONGEST:
+            raise zipfile.BadZipFile("its parts are too large")
+        parts = {info.filename: file.read(info) for info in file.infolist()}
+    return parts.pop(STATEMENT), parts
+
+
+def public_key(pem: str) -> "Ed25519PublicKey":
+    """Return an ed25519 public key in PEM; raises ValueError for anything else."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    key = load_pem_public_key(pem.encode())
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError("not an ed25519 key")
+    return key
+
+
+def public_pem(key: "Ed25519PrivateKey") -> str:
+    """Return the public key that belongs to a private one, in PEM."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    spki = PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(Encoding.PEM, spki).decode()
+
+
+def read_private(path: Path) -> Any:
+    """Return the JSON in a member's private file; raises InputError where there is none."""
+    try:
+        return parse_json(read_regular(path), path)
+    except OSError:
+        raise InputError(
+            f"{path.parent.parent} is not the folder of a member: begin with fedaudit joint commit."
+        ) from None

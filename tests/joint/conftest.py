@@ -1,0 +1,53 @@
+"""Members of a joint audit, each with its own folder, who send each other files."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+class Members:
+    def __init__(self, run, names):
+        self.run, self.names = run, names
+
+    def commit(self, *words, **files):
+        for name in self.names:
+            key = Path(f"{name}.pem")
+            command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", key]
+            subprocess.run(command, check=True, capture_output=True)
+            self.step("commit", name, "--as", name, "--key", key, "--ours", files[name], *words)
+
+    def step(self, step, name, *words, codes=(0,)):
+        outcome = self.run("joint", step, name, *words)
+        assert outcome.code in codes, outcome
+        return outcome
+
+    def send(self, pattern):
+        """Bring every member's files to all others, an answer to its receiver only."""
+        for sender in self.names:
+            for path in Path(sender).glob(f"{sender}{pattern}"):
+                for name in self.names:
+                    if name != sender and (
+                        "-for-" not in path.name or f"-for-{name}." in path.name
+                    ):
+                        shutil.copy(path, name)
+
+    def to_answers(self):
+        self.send(".commit.json")
+        for name in self.names:
+            self.step("ask", name, "--quiet")
+        self.send(".ask.zip")
+        for name in self.names:
+            self.step("answer", name)
+        self.send(".answer-for-*.zip")
+
+    def to_results(self, *words):
+        for name in self.names:
+            self.step("count", name, "--quiet", *words, codes=(0, 1, 7))
+        self.send(".result.json")
+
+
+@pytest.fixture
+def members(run):
+    return lambda *names: Members(run, names)

@@ -1,0 +1,191 @@
+"""A joint audit from commitments to one report, beside the audit of all records in one place."""
+
+import base64
+import json
+import zipfile
+from pathlib import Path
+
+import fake_audit
+import private_set_intersection.python as psi
+import pytest
+
+from fedaudit.joint.intersection import padded_size
+
+MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
+LESS = ("--set", "contextual.samples=4")
+NAMES = ("a", "b", "c")
+BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
+"""What is measured behind the attacker's prompts there, and behind the victim's here."""
+
+
+@pytest.fixture
+def files(here):
+    """Write three members' records: a and c share people, and all have some of their own."""
+    people = {"a": fake_audit.NAMES[:6], "b": fake_audit.NAMES[5:10], "c": fake_audit.NAMES[8:]}
+    found = {}
+    for number, (name, who) in enumerate(people.items()):
+        path = Path(f"{name}.jsonl")
+        lines = [
+            json.dumps(fake_audit.document(n, who[n % len(who)], fake_audit.PLACES[n % 2]))
+            for n in range(20 + number)
+        ]
+        path.write_text("\n".join(lines) + "\n")
+        found[name] = path
+    return found
+
+
+def rows(report):
+    """Return what was counted of every pair's targets."""
+    return {
+        (row["metric"], *sorted((k, str(v)) for k, v in row["scope"].items())): (
+            row["hits"], row["n"], row["value"]
+        )
+        for row in report["measurements"]
+        if row["scope"].get("attacker") and row["metric"] not in BY_VICTIM
+        and row["scope"].get("source") not in ("control", "known")
+    }  # fmt: skip
+
+
+def messages():
+    """Return everything that left a member, with statements decoded, by path."""
+    found = {}
+    for path in Path().glob("[abc]/*.*"):
+        parts = {"": path.read_bytes()}
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                parts = {name: archive.read(name) for name in archive.namelist()}
+        for name, part in parts.items():
+            found[str(path), name] = part
+            if part.startswith(b"{"):
+                payload = base64.b64decode(json.loads(part)["payload"])
+                found[str(path), f"{name} payload"] = json.dumps(json.loads(payload)).encode()
+    return found
+
+
+def test_counts_and_verdict_are_those_of_the_matrix(files, members, run):
+    group = members(*NAMES)
+    group.commit(*MODEL, *LESS, **files)
+    group.to_answers()
+    group.to_results("--counts")
+    code = run("joint", "report", "a", "--json", "joint.json").code
+    whole = run("extract", "--matrix", "--clients", *files.values(), *MODEL, *LESS, "--quiet",
+                "--json", "matrix.json")  # fmt: skip
+    joint, matrix = (json.loads(Path(f"{n}.json").read_text()) for n in ("joint", "matrix"))
+    assert rows(joint) == rows(matrix)
+    assert any(hits for hits, _, _ in rows(matrix).values())
+    assert any(row["metric"] == "shared_targets" for row in matrix["measurements"])
+    assert joint["verdict"]["status"] == matrix["verdict"]["status"]
+    assert code == whole.code
+    shown = run("report", "joint.json", "--format", "markdown")
+    assert shown.code == 0
+    assert "Do not rely" not in shown.out
+
+
+def test_no_string_leaves_a_member_and_sizes_are_padded(files, members, here):
+    group = members(*NAMES)
+    group.commit(*MODEL, *LESS, **files)
+    group.to_answers()
+    group.to_results("--counts")
+    sent = messages()
+    assert len(sent) > 30
+    known = {*fake_audit.NAMES, *fake_audit.PLACES, "the claimant", "sued the bank", "left."}
+    for name, content in sent.items():
+        text = content.decode("latin-1").casefold()
+        assert not [s for s in known if s.casefold() in text], name
+    sizes = set()
+    for (path, name), content in sent.items():
+        if name == "request":
+            size = len(psi.Request.FromString(content).encrypted_elements)
+            assert size == padded_size(size), path
+            sizes.add(size)
+    assert sizes
+    for name in NAMES:
+        assert not (Path(name) / "private").stat().st_mode & 0o077
+        assert (Path(name) / "private/report.json").exists()
+
+
+def test_without_counts_only_verdicts_are_told(files, members, run):
+    group = members(*NAMES)
+    group.commit(*MODEL, *LESS, **files)
+    group.to_answers()
+    group.to_results()
+    outcome = run("joint", "report", "b")
+    assert outcome.out.count("'s strings: ") == 3
+    assert "contextual" not in outcome.out
+    results = [content for (path, _), content in messages().items() if ".result." in path]
+    assert not any(b"coverage" in content for content in results)
+    run.refused(2, "joint", "report", "b", "--json", "x.json", says="verdict only")
+
+
+def test_what_is_missing_altered_or_of_another_audit_is_refused(files, members, run):
+    group = members("a", "b")
+    group.commit(*MODEL, *LESS, **files)
+    run.refused(3, "joint", "ask", "a", says="commitments of 1 members")
+    group.send(".commit.json")
+    run.refused(3, "joint", "answer", "a", says="b.ask.zip is missing")
+    run.refused(3, "joint", "commit", "a", "--as", "a", "--key", "a.pem", "--ours", "a.jsonl",
+                *MODEL, says="exists already")  # fmt: skip
+    for name in group.names:
+        group.step("ask", name, "--quiet")
+    group.send(".ask.zip")
+    ask = Path("a/b.ask.zip")
+    whole = ask.read_bytes()
+    ask.write_bytes(whole.replace(b"payloadType", b"payloadtype"))
+    run.refused(3, "joint", "answer", "a", says="b.ask.zip")
+    with zipfile.ZipFile("a/a.ask.zip") as own, zipfile.ZipFile(ask, "w") as forged:
+        with zipfile.ZipFile("b/b.ask.zip") as theirs:
+            forged.writestr("statement.intoto.json", theirs.read("statement.intoto.json"))
+            forged.writestr("setup", theirs.read("setup"))
+        forged.writestr("request", own.read("request"))
+    run.refused(3, "joint", "answer", "a", says="not those that were signed")
+    ask.write_bytes(Path("a/a.ask.zip").read_bytes())
+    run.refused(3, "joint", "answer", "a", says="this key has not signed it")
+    ask.write_bytes(whole)
+    group.step("answer", "a")
+    group.step("ask", "b", "--quiet")  # a second request could try other strings
+    group.send(".ask.zip")
+    run.refused(3, "joint", "answer", "a", says="second request")
+    files["a"].write_text(files["b"].read_text())
+    run.refused(3, "joint", "ask", "a", says="has changed since")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("ask", "nowhere"), 3, "begin with fedaudit joint commit"),
+        (("commit", "x", "--as", "../x", "--key", "k", "--ours", "a.jsonl"), 2, "member's name"),
+        (
+            ("commit", "x", "--as", "x", "--key", "k", "--ours", "a.jsonl"),
+            3,
+            "key k cannot be read",
+        ),
+        (("report", "nowhere"), 3, "commitments of 0 members"),
+    ],
+)
+def test_mistakes(files, run, words, code, says):
+    run.refused(code, "joint", *words, says=says)
+    assert not Path("x").exists()
+
+
+def test_members_must_agree_on_the_audit(files, members, run):
+    group = members("a", "b")
+    group.commit(*MODEL, "--budget", "5", **files)
+    other = members("c")
+    other.commit(*MODEL, "--budget", "6", **files)
+    Path("a/c.commit.json").write_bytes(Path("c/c.commit.json").read_bytes())
+    run.refused(3, "joint", "ask", "a", says="budget")
+
+
+def test_a_real_federation(federation, members, run, empty_folder):
+    group = members("c0", "c1")
+    clients = {name: federation.path / f"data/{name}.jsonl" for name in group.names}
+    model = ("--target", federation.path, "--device", "cpu", "--budget", "10",
+             "--set", "contextual.samples=2")  # fmt: skip
+    group.commit(*model, **clients)
+    group.to_answers()
+    group.to_results("--counts")
+    run("joint", "report", "c1", "--json", "joint.json")
+    run("extract", "--matrix", *model, "--quiet", "--json", "matrix.json")
+    joint, matrix = (json.loads(Path(f"{n}.json").read_text()) for n in ("joint", "matrix"))
+    assert rows(joint) == rows(matrix)
+    assert joint["verdict"]["status"] == matrix["verdict"]["status"]
