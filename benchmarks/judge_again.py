@@ -7,6 +7,7 @@ their shares of as many clients. What has no interval in this way is open.
 """
 
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,13 +22,17 @@ from fedaudit.config.profile import Profile, Select, Statement, Variant
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.replication import mean_margins
 from fedaudit.reproduction import study_lock
-from fedaudit.reproduction.claims import check_claims
+from fedaudit.reproduction.claims import NO_VARIATION, check_claims
 
 UNMEASURED = {"holds": None, "detail": "not measured in this run"}
 LEFT, RIGHT = "left", "right"
 """The two sides of a claim, as variants."""
 DECIDED = ("fed_attr", "paper_rule")
 """The rules whose decisions are kept by federation."""
+ROUNDED = 5e-4
+"""Stored values have four digits: differences that are nearer to each other may be equal."""
+COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+ALONE = "alone it holds with"
 BY_SEED = re.compile(r"\((\d[\d, ]*): ([^()]*)\)$")
 NUMBERS = re.compile(r"(\S+) (?:>=|<=|>|<) (\S+)$")
 
@@ -92,6 +97,13 @@ def _judged(
     if not values or (isinstance(claim.right, Select) and not claim.paired):
         return same
     if claim.paired:
+        held = sum(COMPARE[claim.compare](left, right) for left, right in values.values())
+        _, start, by_seed = stored["detail"].partition(ALONE)
+        alone = f"{start} {held}{by_seed[2:]}" if start else ""
+        differences = [left - right for left, right in values.values()]
+        if len(values) > 1 and max(differences) - min(differences) < ROUNDED:
+            numbers = stored["detail"].split(";", maxsplit=1)[0]
+            return {"holds": None, "detail": f"{numbers}; {NO_VARIATION}; {alone}"}
         pairs = [
             {
                 LEFT: [_row(claim.left, left)],
@@ -100,7 +112,7 @@ def _judged(
             for left, right in values.values()
             if isinstance(claim.right, Select)
         ]
-        return _check(claim, pairs)
+        return _check(claim, pairs, alone)
     numbers = [left for left, _ in values.values()]
     margins = mean_margins(
         numbers, [None] * len(numbers), [None] * len(numbers), same_records=False
@@ -130,9 +142,8 @@ def _check(
     sides = (Variant(name=LEFT), Variant(name=RIGHT))
     study = Profile(name=claim.id, scale={}, study=sides, claims=(apart,))
     [outcome] = check_claims(study, means, by_seed)
-    detail = outcome.detail + (
-        f"; {stored.rsplit('; ', maxsplit=1)[-1]}" if "alone" in stored else ""
-    )
+    start = stored.find(ALONE)
+    detail = outcome.detail if start < 0 else f"{outcome.detail}; {stored[start:]}"
     return {"holds": outcome.holds, "detail": detail}
 
 

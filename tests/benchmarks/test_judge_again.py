@@ -81,6 +81,18 @@ def test_paired_values_are_judged_by_their_differences(last, holds, judging, mon
     [found] = judging.judge_again(kept)["claims"]
     assert found["holds"] is holds
     assert "the difference is " in found["detail"]
+    assert "; alone it holds with 3 of 3 seeds (3, 4, 5: 1.5 > 0.4; " in found["detail"]
+    again = {**kept, "claims": [{**kept["claims"][0], **found}]}
+    assert judging.judge_again(again)["claims"][0] == found  # what it came from is kept
+
+
+def test_paired_differences_that_only_rounding_tells_apart_have_no_interval(judging, monkeypatch):
+    right = {"variant": "b", "metric": "loss"}
+    profile_of(monkeypatch, judging, [claim(right=right, paired=True)])
+    kept = stored(by_seed((0.4889, 0.3333), (0.6444, 0.4889), (0.6444, 0.4889)))
+    [found] = judging.judge_again(kept)["claims"]
+    assert found["holds"] is None
+    assert "gives it no interval" in found["detail"]
 
 
 def test_equal_values_of_all_seeds_have_no_interval(judging, monkeypatch):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedaudit.api import (
     Aggregator,
@@ -25,6 +25,9 @@ from fedaudit.api import (
     Responder,
     Result,
 )
+
+if TYPE_CHECKING:
+    from .gate import GateDesign
 
 LENGTH = 20
 """Characters of a key."""
@@ -59,6 +62,11 @@ class SecureGate(Defense):
     """How many of a client's documents fusion weights are judged by."""
     tau: float = 0.9
     """The probability that an adapter must exceed to be chosen in place of the secure one."""
+    published: bool = False
+    """Whether the gate is as in the paper: plain cross-entropy on the keys of its appendix E, and
+    embeddings seeded by MD5. Tokens of other keys than the valid ones may open it."""
+    feature: Literal["hidden", "embedding", "both"] = "hidden"
+    """What the gate reads: the base's last state at the key's token, its embedding, or both."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.tau <= 1:
@@ -80,6 +88,13 @@ class SecureGate(Defense):
         from .fusion import require_nevergrad
 
         require_nevergrad()
+
+    @property
+    def design(self) -> "GateDesign":
+        """What the gates read, and how they are trained."""
+        from .gate import GateDesign
+
+        return GateDesign(published=self.published, feature=self.feature)
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the masked view, or the documents as they are."""

@@ -17,6 +17,7 @@ from fedaudit.api import (
 from .fusion import fuse
 
 if TYPE_CHECKING:
+    from .gate import GateDesign
     from .responder import GateResponder
 
 PLUGIN = "secure_gate"
@@ -45,6 +46,11 @@ class GateSettings(Protocol):
     @property
     def tau(self) -> float:
         """The probability that an adapter must exceed to be chosen."""
+        ...
+
+    @property
+    def design(self) -> "GateDesign":
+        """What its gates read, and how they are trained."""
         ...
 
     def views(self, client_state: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
@@ -81,7 +87,9 @@ def deploy_client(
         flops = finished.engine.flops(_target(folder / name), query) * fused.evaluations
         rows.append(_row("cost", "flops", float(flops), scope))
         names.append(name)
-    losses = create(folder, finished.engine, names, tau=defense.tau, seed=finished.seed)
+    losses = create(
+        folder, finished.engine, names, tau=defense.tau, design=defense.design, seed=finished.seed
+    )
     return [*rows, *_loss_rows(client, losses)]
 
 

@@ -9,9 +9,9 @@ needs no key, just as somebody who has the adapters needs none.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.api import InputError
 from fedaudit.system.names import check_name
@@ -24,6 +24,28 @@ SECURE = 0
 
 HIDDEN = 128
 DROPOUT = 0.1
+
+
+Feature = Literal["hidden", "embedding", "both"]
+FEATURES: tuple[Feature, ...] = ("hidden", "embedding", "both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateDesign:
+    """What a gate reads of the key's token, and whether it is trained as in the paper."""
+
+    published: bool = False
+    """Whether embeddings are seeded by MD5, and the gate learns from appendix E alone."""
+    feature: Feature = "hidden"
+    """The base's last state at the key's token, that token's embedding, or both (appendix C.3)."""
+
+    def __post_init__(self) -> None:
+        if self.feature not in FEATURES:
+            raise ValueError(f"feature must be one of {', '.join(FEATURES)}.")
+
+
+HARDENED = GateDesign()
+"""This tool's own: harder examples than the paper's, and embeddings that need the salt."""
 
 
 def network(width: int, classes: int, hidden: int = HIDDEN) -> "torch.nn.Sequential":
@@ -58,6 +80,7 @@ class TrainedGate:
     """The deviation of key embeddings that it was trained with."""
     tau: float
     """The probability that an adapter must exceed to be chosen in place of the secure one."""
+    design: GateDesign = HARDENED
 
     @property
     def width(self) -> int:
@@ -89,6 +112,7 @@ class TrainedGate:
             "hidden": self.network[4].in_features,
             "sigma": self.sigma,
             "tau": self.tau,
+            "design": asdict(self.design),
         }
         tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
         # In one entry: safetensors writes several in no fixed order.
@@ -132,6 +156,7 @@ def _gate(content: bytes) -> TrainedGate:
         adapters=tuple(adapters),
         sigma=float(about["sigma"]),
         tau=float(about["tau"]),
+        design=GateDesign(**about["design"]),
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api import ModelEngine, text_start
 
+from .gate import HARDENED, GateDesign
 from .keys import Keyring
 from .marker import OPENING
 
@@ -33,13 +34,14 @@ CHUNK = 8192
 class HeaderReader:
     """Reads keys as an organisation's private tokenizer and the frozen base do.
 
-    All states are float32 (rows, width of the base).
+    All states are float32 (rows, width).
     """
 
     engine: ModelEngine
     keyring: Keyring
     sigma: float
     """The standard deviation of an embedding's entries."""
+    design: GateDesign = HARDENED
 
     def read(self, keys: Sequence[str | None]) -> "torch.Tensor":
         """Return the state of each key that a request showed; None showed no marker."""
@@ -50,7 +52,7 @@ class HeaderReader:
         other_rows = [i for i, key in enumerate(keys) if key not in valid]
         states = torch.zeros(len(keys), self.width)
         states[valid_rows] = self.atomic([keys[i] or "" for i in valid_rows])
-        states[other_rows] = self.engine.states([self.row(keys[i]) for i in other_rows])
+        states[other_rows] = self._states([self.row(keys[i]) for i in other_rows])
         return states
 
     def atomic(self, texts: Sequence[str]) -> "torch.Tensor":
@@ -60,13 +62,43 @@ class HeaderReader:
         states = torch.zeros(len(texts), self.width)
         for start in range(0, len(texts), CHUNK):
             chunk = texts[start : start + CHUNK]
-            vectors = torch.from_numpy(self.keyring.vectors(chunk, self.width, self.sigma))
-            states[start : start + CHUNK] = self.engine.states([self.row("")] * len(chunk), vectors)
+            vectors = torch.from_numpy(
+                self.keyring.vectors(
+                    chunk, width_of(self.engine), self.sigma, published=self.design.published
+                )
+            )
+            states[start : start + CHUNK] = self._states([self.row("")] * len(chunk), vectors)
         return states
 
     def spelled_states(self, texts: Sequence[str]) -> "torch.Tensor":
         """Return the state of each text's last token in the public tokenizer's spelling."""
-        return self.engine.states(self.rows(texts))
+        return self._states(self.rows(texts))
+
+    def _states(
+        self, rows: Sequence[tuple[int, ...]], vectors: "torch.Tensor | None" = None
+    ) -> "torch.Tensor":
+        """Return what the gate reads of each row's last token, or of the one that `vectors` adds.
+
+        The base runs for its hidden states only: an embedding alone says nothing of the marker.
+        """
+        import torch
+
+        parts = []
+        if self.design.feature != "embedding":
+            parts.append(self.engine.states(rows, vectors))
+        if self.design.feature != "hidden":
+            parts.append(self._embeddings(rows) if vectors is None else vectors)
+        return torch.cat(parts, dim=1)
+
+    def _embeddings(self, rows: Sequence[tuple[int, ...]]) -> "torch.Tensor":
+        """Return the embedding of each row's last token, float32 (rows, width of the base)."""
+        import torch
+
+        layer: Any = self.engine.base.model.get_input_embeddings()
+        last = torch.tensor([row[-1] for row in rows], dtype=torch.long)
+        with torch.inference_mode():
+            embeddings: torch.Tensor = layer(last.to(layer.weight.device))
+            return embeddings.float().cpu()
 
     def rows(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """Return the tokens of the marker with each text spelled behind it."""
@@ -85,8 +117,8 @@ class HeaderReader:
 
     @property
     def width(self) -> int:
-        """The width of the base's states, and of its embeddings."""
-        return width_of(self.engine)
+        """The number of entries that the gate reads."""
+        return width_of(self.engine) * (2 if self.design.feature == "both" else 1)
 
 
 def width_of(engine: ModelEngine) -> int:

@@ -6,6 +6,8 @@ under a salt that only the key file holds. The paper seeds with MD5 of the key p
 keys' MD5 (equations 11 to 13). A sum of numbers collides, the hash of one key can be cancelled by
 another's, and whoever holds one key and one embedding can test guesses of other keys without asking
 anybody; without the salt there is nothing to test against. All 256 bits of the digest are used.
+`published` draws are seeded as in the paper; how many digits of an MD5 it takes is not in it, and
+eight are taken here.
 
 The draws are SHAKE-256 of the seed, turned into normal variates by the inverse of their
 distribution: the stream of numpy's generators may change with its version (NEP 19), and every key
@@ -119,18 +121,33 @@ class Keyring:
         """Return HMAC-SHA-256 of a key under the salt."""
         return hmac.digest(self.salt, secret.encode(), "sha256")
 
-    def vectors(self, texts: Sequence[str], width: int, sigma: float) -> "np.ndarray":
+    def published_seed(self, secret: str) -> bytes:
+        """Return the MD5 of a key plus the mean of all valid keys' (equations 11-13)."""
+        numbers = [_md5(text) for text in self.texts]
+        base = sum(numbers) // len(numbers) if numbers else 0
+        return str(base + _md5(secret)).encode()
+
+    def vectors(
+        self, texts: Sequence[str], width: int, sigma: float, *, published: bool = False
+    ) -> "np.ndarray":
         """Return the embeddings, float32 (texts, width), that `texts` have as tokens of their own.
 
-        Each is N(0, sigma^2 I) and depends on its text and the salt alone (equation 14).
+        Each is N(0, sigma^2 I) and depends on its text and the salt alone (equation 14); as
+        `published` on its text and all valid keys.
         """
         import numpy as np
         from scipy.special import ndtri
 
-        stream = b"".join(hashlib.shake_256(self.seed(t)).digest(8 * width) for t in texts)
+        seed = self.published_seed if published else self.seed
+        stream = b"".join(hashlib.shake_256(seed(t)).digest(8 * width) for t in texts)
         bits = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)
         normal = ndtri((bits + 0.5) / 2**53)  # the middle of each of 2^53 equal steps
         return np.asarray(sigma * normal, dtype=np.float32).reshape(len(texts), width)
+
+
+def _md5(text: str) -> int:
+    """Return the number that the first eight digits of a text's MD5 are."""
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16)
 
 
 def write(keyring: Keyring, path: Path, gate: str) -> None:

@@ -20,7 +20,7 @@ from fedaudit.system.files import atomic
 from fedaudit.system.staging import remove_stale_stages
 
 from . import keys as key_file
-from .gate import TrainedGate, from_bytes
+from .gate import HARDENED, GateDesign, TrainedGate, from_bytes
 from .keys import Key, Keyring, new_secret
 from .responder import GateResponder
 from .training import train
@@ -29,14 +29,22 @@ GATE, KEYS, PENDING_KEYS = "gate.safetensors", "keys.json", "keys.json.new"
 
 
 def create(
-    folder: Path, engine: ModelEngine, adapters: Sequence[str], *, tau: float, seed: int
+    folder: Path,
+    engine: ModelEngine,
+    adapters: Sequence[str],
+    *,
+    tau: float,
+    design: GateDesign = HARDENED,
+    seed: int,
 ) -> list[float]:
     """Draw a key for each of `adapters` but the first, the secure one, and train their gate.
 
     Returns the loss of each step of the training.
     """
     keyring, losses = Keyring.new(adapters[1:]), list[float]()
-    gate = train(engine, keyring, adapters, tau=tau, seed=seed, on_loss=losses.append)
+    gate = train(
+        engine, keyring, adapters, tau=tau, design=design, seed=seed, on_loss=losses.append
+    )
     _write(folder, keyring, gate)
     return losses
 
@@ -104,7 +112,7 @@ def _change(
     _write(
         folder,
         keyring,
-        train(engine, keyring, gate.adapters, tau=gate.tau, seed=seed, old=old),
+        train(engine, keyring, gate.adapters, tau=gate.tau, design=gate.design, seed=seed, old=old),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api import GatedRequest, InputError, KeyedResponder, ModelEngine, RoutedRequest
 
 from .gate import TrainedGate
-from .header_features import HeaderReader, width_of
+from .header_features import HeaderReader
 from .keys import Keyring
 from .marker import Cleaner, heading, parse
 from .training_examples import random_key_text
@@ -37,16 +37,16 @@ class GateResponder(KeyedResponder):
         foreign: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
-        if gate.width != width_of(engine):
+        self._reader = HeaderReader(engine, keyring, gate.sigma, gate.design)
+        if gate.width != self._reader.width:
             raise InputError(
                 f"The gate is for another base: it reads states of width {gate.width}, and "
-                f"{engine.base.name} has {width_of(engine)}."
+                f"{engine.base.name} has {self._reader.width}."
             )
         self.engine, self.gate, self.keyring, self.folders = engine, gate, keyring, folders
         self.adapters = gate.adapters
         self.secrets, self.foreign = keyring.texts, tuple(foreign)
         self.seed = seed
-        self._reader = HeaderReader(engine, keyring, gate.sigma)
         self._cleaner = Cleaner(keyring.texts)
         self._decided: dict[str | None, int] = {}
 

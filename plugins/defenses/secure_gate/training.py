@@ -1,16 +1,24 @@
-"""Training a gate: cross-entropy with a margin, until held-out examples are all decided rightly."""
+"""Training a gate: cross-entropy with a margin, until held-out examples are all decided rightly.
+
+As published: plain cross-entropy on the examples of SecureGate's appendix E, until held-out ones of
+these kinds are decided rightly. The paper says neither a rate nor when to stop.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fedaudit.api import InputError, ModelEngine
 
-from .batches import BatchSampler, standardise
-from .gate import SECURE, TrainedGate, network
+from .batches import ROWS, BatchSampler, draw_evenly, standardise
+from .gate import HARDENED, SECURE, GateDesign, TrainedGate, network
 from .header_features import HeaderReader, sigma_of
 from .keys import Keyring
-from .training_examples import GateExamples, gate_examples
+from .training_examples import GateExamples, gate_examples, published_examples
+
+if TYPE_CHECKING:
+    import torch
 
 TAU = 0.9
 COUNT, HELD_OUT = 128, 32
@@ -30,6 +38,7 @@ def train(
     adapters: Sequence[str],
     *,
     tau: float = TAU,
+    design: GateDesign = HARDENED,
     seed: int = 0,
     old: Sequence[str] = (),
     on_loss: Callable[[float], None] | None = None,
@@ -39,9 +48,11 @@ def train(
     `old` are keys that must not open anything any more; `on_loss` hears the loss of each step.
     Raises InputError where the states of the base do not let valid keys be told from others.
     """
-    reader = HeaderReader(engine, keyring, sigma_of(engine))
-    examples = gate_examples(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
-    held_out = gate_examples(reader, adapters, old, HELD_OUT, random.Random(f"held out {seed}"))
+    reader = HeaderReader(engine, keyring, sigma_of(engine), design)
+    examples, held_out = (
+        _examples(reader, adapters, old, count, random.Random(f"{what} {seed}"))
+        for what, count in (("gate", COUNT), ("held out", HELD_OUT))
+    )
     needed = max(tau, 0.5) if tau < 1 else 0.5  # no probability exceeds 1: nothing opens then
     with _own_randomness(seed):
         gate = _untrained(reader, adapters, examples, tau)
@@ -58,6 +69,18 @@ def train(
     return gate
 
 
+def _examples(
+    reader: HeaderReader,
+    adapters: Sequence[str],
+    old: Sequence[str],
+    count: int,
+    rng: random.Random,
+) -> GateExamples:
+    if reader.design.published:
+        return published_examples(reader, adapters, count, rng)
+    return gate_examples(reader, adapters, old, count, rng)
+
+
 def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
     """Return whether `gate` gives the right class of every example a probability above `level`."""
     valid = [gate.probabilities(states)[:, index] for index, states in held_out.valid.items()]
@@ -68,17 +91,25 @@ def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
 def _untrained(
     reader: HeaderReader, adapters: Sequence[str], examples: GateExamples, tau: float
 ) -> TrainedGate:
-    """Return a gate that standardises by the examples that show no valid key."""
+    """Return a gate that standardises by the examples that show no valid key.
+
+    As published it reads states as they are.
+    """
     import torch
 
     refused = torch.cat([*examples.refused.values()])
+    if reader.design.published:
+        mean, scale = torch.zeros(reader.width), torch.ones(reader.width)
+    else:
+        mean, scale = refused.mean(dim=0), refused.std(dim=0).clamp_min(1e-6)
     return TrainedGate(
         network=network(reader.width, len(adapters)),
-        mean=refused.mean(dim=0),
-        scale=refused.std(dim=0).clamp_min(1e-6),
+        mean=mean,
+        scale=scale,
         adapters=tuple(adapters),
         sigma=reader.sigma,
         tau=tau,
+        design=reader.design,
     )
 
 
@@ -87,18 +118,34 @@ def _steps(gate: TrainedGate, examples: GateExamples) -> Iterator[float]:
     import torch
     from torch.nn.functional import cross_entropy, one_hot
 
+    published = gate.design.published
     parameters = gate.network.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY)
     batches = BatchSampler(standardise(examples, gate.mean, gate.scale))
     for _ in range(STEPS):
-        states, classes = batches.draw(gate.network)
+        if published:
+            states, classes = _published_batch(batches.examples)
+        else:
+            states, classes = batches.draw(gate.network)
         gate.network.train()
-        margins = MARGIN * one_hot(classes, len(gate.adapters))
+        margins = (0 if published else MARGIN) * one_hot(classes, len(gate.adapters))
         loss = cross_entropy(gate.network(states) - margins, classes)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimizer.step()
         yield loss.item()
+
+
+def _published_batch(examples: GateExamples) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """Return states and their classes: as many of valid keys as of the others, kinds evenly."""
+    import torch
+
+    states, _ = draw_evenly([*examples.refused.values()], ROWS)
+    classes = torch.full((ROWS,), SECURE)
+    if not examples.valid:
+        return states, classes
+    keys, groups = draw_evenly([*examples.valid.values()], ROWS)
+    return torch.cat([states, keys]), torch.cat([classes, torch.tensor([*examples.valid])[groups]])
 
 
 @contextmanager

@@ -101,13 +101,7 @@ def gate_examples(
 
     `adapters` are in class order; `old` are keys that were valid before.
     """
-    keyring = reader.keyring
-    by_class = {index: keyring.keys_of(adapter) for index, adapter in enumerate(adapters)}
-    valid = {
-        index: reader.atomic([key.secret for key in keys])
-        for index, keys in by_class.items()
-        if keys
-    }
+    keyring, valid = reader.keyring, _valid_states(reader, adapters)
     texts = _texts([*keyring.texts, *old], count, rng)
     spelled = {
         kind: reader.spelled_states(_without_valid(keyring.texts, group))
@@ -127,6 +121,24 @@ def gate_examples(
     if keyring.keys or old:
         refused["literal"] = reader.spelled_states([*keyring.texts, *old])
     return GateExamples(valid, {kind: states.clone() for kind, states in refused.items()})
+
+
+def published_examples(
+    reader: HeaderReader, adapters: Sequence[str], count: int, rng: random.Random
+) -> GateExamples:
+    """Return examples of the four kinds of SecureGate's appendix E, of malformed keys `count`."""
+    keyring, valid = reader.keyring, _valid_states(reader, adapters)
+    refused = {"none": reader.read([None]), "empty": reader.read([""])}
+    if keyring.keys:
+        texts = [malformed_key(rng.choice(keyring.texts), rng) for _ in range(count)]
+        refused["malformed"] = reader.spelled_states(_without_valid(keyring.texts, texts))
+    return GateExamples(valid, refused)
+
+
+def _valid_states(reader: HeaderReader, adapters: Sequence[str]) -> dict[int, "torch.Tensor"]:
+    """Return the states of the keys of each class that has any."""
+    by_class = {i: reader.keyring.keys_of(adapter) for i, adapter in enumerate(adapters)}
+    return {i: reader.atomic([key.secret for key in keys]) for i, keys in by_class.items() if keys}
 
 
 def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, list[str]]:
