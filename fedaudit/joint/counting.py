@@ -41,8 +41,8 @@ from fedaudit.report.document import Report, to_plain, write
 from fedaudit.report.redaction import Redactor, user_key
 from fedaudit.system.files import sha256
 
-NOT_COUNTED = ("outputs", "whole_words", "outputs_of_base")
-"""Evidence of a finding that is not known here: only whether a string came out is seen."""
+UNKNOWN = ("outputs", "whole_words", "outputs_of_base", "prompt")
+"""Evidence of a finding that a victim does not learn: only whether a string came out is seen."""
 REPORT = "report.json"
 
 
@@ -171,7 +171,7 @@ class CountingPipeline(AuditPipeline[JointInputs]):
         )
         result = Result(
             measurements=(*scored.measurements, *known),
-            findings=tuple(map(_without_counts, scored.findings)),
+            findings=tuple(map(_without_unknown, scored.findings)),
             limits=scored.limits,
             revealed=scored.revealed,
         )
@@ -196,14 +196,14 @@ def _counter(
     counter = HitCounter(target_set, samples)
     sought = target_set.labels.keys() | target_set.controls.keys()
     for string in sorted(sought & set(literal)):
-        counter.counts[string] = 1
+        counter.counts[string] = counter.prompts[string] = 1
         counter.budget_curve.add(string, start=0, draw=0)
     counter.strict.update(sorted(sought & set(strict)))
     return counter
 
 
-def _without_counts(finding: Finding) -> Finding:
-    kept = {name: value for name, value in finding.evidence.items() if name not in NOT_COUNTED}
+def _without_unknown(finding: Finding) -> Finding:
+    kept = {name: value for name, value in finding.evidence.items() if name not in UNKNOWN}
     return replace(finding, evidence=kept)
 
 
