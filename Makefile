@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test fuzz check extras servers vllm lock sbom changes site clean
+.PHONY: demo real test fuzz check extras servers vllm lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -86,10 +86,11 @@ check: .venv/installed
 site: .site/installed
 	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet
 
-# What makes the next four has a folder of its own, so that it is no part of what it describes.
+# What makes the next five has a folder of its own, so that it is no part of what it describes.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
-	.tools/bin/pip install --quiet uv==0.13.9 cyclonedx-bom==7.5.0 towncrier==26.9.0
+	.tools/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 \
+		towncrier==26.9.0 twine==7.0.0 uv==0.13.9
 	touch $@
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
@@ -114,5 +115,11 @@ sbom: .venv/installed .tools/installed
 changes: .tools/installed
 	.tools/bin/towncrier build --draft --version next
 
+# A release in dist/: built twice with equal hashes, tried on each Python that is found, with SBOM and sums. Ten
+# minutes a Python; PYTHONS=python3.12 tries that one.
+PYTHONS ?= $(shell for one in python3.11 python3.12 python3.13 python3.14; do $$one -c '' 2>/dev/null && echo $$one; done; true)
+release: .tools/installed
+	.tools/bin/python .ci/release.py $(PYTHONS)
+
 clean:
-	rm -rf .venv .site .tools .servers .vllm sbom.cdx.json build *.egg-info $(DEMO) $(REAL)
+	rm -rf .venv .site .tools .servers .vllm sbom.cdx.json build dist *.egg-info $(DEMO) $(REAL)
