@@ -4,8 +4,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError
 from fedaudit.joint import exchange
-from fedaudit.joint.asking import REQUEST
-from fedaudit.joint.exchange import ANSWER, ASK
+from fedaudit.joint.exchange import ANSWER, ASK, REQUEST
 from fedaudit.joint.member import Member, fingerprints, read_commitments, receive
 
 

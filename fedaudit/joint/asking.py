@@ -27,13 +27,12 @@ from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import ResponseCache, share_responses
 from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import TargetSet
-from fedaudit.joint.exchange import ASK
+from fedaudit.joint.exchange import ASK, REQUEST, SETUP
 from fedaudit.joint.inputs import JointInputs, attack_of
 from fedaudit.joint.keys import BASE, TUNED, answer_keys, text_keys
 from fedaudit.joint.member import Member, fingerprints, read_commitments
 
 NOTHING_TO_ASK = "These records hold no PII with text before it, so there is nothing to ask."
-SETUP, REQUEST = "setup", "request"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from fedaudit.joint import exchange
 from fedaudit.joint.counting import REPORT
 from fedaudit.joint.exchange import RESULT, Message
 from fedaudit.joint.member import fingerprints, open_member, read_commitments, receive
-from fedaudit.report.document import Report
+from fedaudit.report.document import Report, validate
 from fedaudit.report.run_header import build_report, run_id
 from fedaudit.report.verdict.policy import worst_status
 from fedaudit.system.files import sha256
@@ -76,7 +76,7 @@ def combine(folder: Path) -> Combined:
             for row in result.body["rows"]
         ],
         findings=[
-            _record(Finding, {**one, "id": f"{name}-{one['id']}", "evidence": {}}, name)
+            _finding(one, name)
             for name, result in results.items()
             for one in result.body["findings"]
         ],
@@ -86,7 +86,19 @@ def combine(folder: Path) -> Combined:
             for limit in result.body["limits"]
         ],
     )
+    try:
+        validate(report.to_json())
+    except Exception as error:  # strangers' rows may hold numbers too large to compute with
+        raise InputError(f"The members' rows cannot be judged together: {error}") from None
     return Combined(statuses=statuses, report=report)
+
+
+def _finding(table: Any, member: str) -> Any:
+    """Return a member's finding, whose strings it keeps to itself."""
+    if not isinstance(table, dict):
+        raise InputError(f"The result of {member} has a finding of another form.")
+    named = f"{member}-{table.get('id')}"
+    return _record(Finding, {**table, "id": named, "evidence": {}}, member)
 
 
 def _record(kind: Any, table: Mapping[str, Any], member: str) -> Any:

@@ -32,8 +32,8 @@ from fedaudit.extraction.targets import (
     spellings,
     strings_by_label,
 )
-from fedaudit.joint.asking import SETUP, limited_plan, model_context
-from fedaudit.joint.exchange import ANSWER, ASK, RESULT
+from fedaudit.joint.asking import limited_plan, model_context
+from fedaudit.joint.exchange import ANSWER, ASK, RESULT, SETUP
 from fedaudit.joint.inputs import JointInputs, attack_of
 from fedaudit.joint.keys import BASE, LITERAL, STRICT, TUNED, Answers, read_answers
 from fedaudit.joint.member import Member, fingerprints, read_commitments, receive
@@ -242,6 +242,8 @@ def send_result(member: Member, report: Report, *, counts: bool) -> Path:
         "report": sha256(member.private / REPORT),
         "verdict": {name: table["verdict"][name] for name in ("status", "rule")},
         "rows": None,
+        "findings": [],
+        "limits": [],
     }
     if counts:
         body["rows"] = to_plain(list(report.measurements), "measurements")

@@ -28,6 +28,25 @@ if TYPE_CHECKING:
 
 PREDICATE = "urn:fedaudit:joint:1.0"
 COMMIT, ASK, ANSWER, RESULT = "commit", "ask", "answer", "result"
+SETUP, REQUEST = "setup", "request"
+FORMS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    COMMIT: {"public_key": (str,), "asked": (int,), "records": (dict,), "terms": (dict,)},
+    ASK: {"commitments": (dict,), "base": (str,), "prefixes": (int,), "known": (dict,)},
+    ANSWER: {"commitments": (dict,), "to": (str,), "request": (str,)},
+    RESULT: {
+        "commitments": (dict,),
+        "report": (str,),
+        "verdict": (dict,),
+        "rows": (list, type(None)),
+        "findings": (list,),
+        "limits": (list,),
+    },
+}
+"""What the statement of each step must have, and its types."""
+PARTS = {ASK: {SETUP, REQUEST}, ANSWER: {ANSWER}}
+"""The encrypted sets of each step."""
+MOST_ASKED = 2**24
+"""The most keys that a member may ask about."""
 STATEMENT = "statement.intoto.json"
 LONGEST = 2**32
 """The most bytes of a file that somebody sent, and of a part of it."""
@@ -113,6 +132,45 @@ def read(path: Path, key: "Ed25519PublicKey | None" = None) -> Message:
     return Message(body=predicate, parts=parts, digest=hashlib.sha256(plain).hexdigest())
 
 
+def check(message: Message, step: str, sender: str, path: Path) -> None:
+    """Raise InputError unless a message is what a step sends, by `sender`, in every part."""
+    body = message.body
+    if not isinstance(body, dict) or (body.get("step"), body.get("member")) != (step, sender):
+        raise InputError(f"{path} is not the {step} file of {sender}.")
+    lacking = [name for name, kinds in FORMS[step].items() if type(body.get(name)) not in kinds]
+    if lacking or message.parts.keys() != PARTS.get(step, set()) or not _sound(body, step):
+        what = f"its {lacking[0]}" if lacking else "a part of it"
+        raise InputError(f"{path} is not as fedaudit joint writes it: {what} has another form.")
+
+
+def _sound(body: Mapping[str, Any], step: str) -> bool:
+    """Return whether the numbers and names in a statement are possible ones."""
+    if step == COMMIT:
+        records, terms = body["records"], body["terms"]
+        return (
+            0 < body["asked"] <= MOST_ASKED
+            and type(records.get("count")) is int
+            and type(records.get("annotation")) in (str, type(None))
+            and isinstance(terms.get("attack"), dict)
+            and isinstance(terms["attack"].get("name"), str)
+            and type(terms.get("seed")) is int
+            and type(terms.get("adapter")) in (str, type(None))
+        )
+    if step == ASK:
+        return body["prefixes"] > 0 and all(
+            isinstance(row, list)
+            and len(row) == 2
+            and type(row[0]) in (int, float)
+            and type(row[1]) is int
+            and 0 <= row[0] <= row[1] > 0
+            for row in body["known"].values()
+        )
+    if step == RESULT:
+        texts = all(isinstance(limit, str) for limit in body["limits"])
+        return texts and body["verdict"].get("status") in [*attestation.RESULTS]
+    return True
+
+
 def _unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         if sum(info.file_size for info in file.infolist()) > LONGEST:
@@ -123,10 +181,14 @@ def _unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 def public_key(pem: str) -> "Ed25519PublicKey":
     """Return an ed25519 public key in PEM; raises ValueError for anything else."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    key = load_pem_public_key(pem.encode())
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (AttributeError, UnsupportedAlgorithm) as error:
+        raise ValueError("not a key in PEM") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ValueError("not an ed25519 key")
     return key

@@ -190,8 +190,7 @@ def read_commitments(folder: Path) -> dict[str, Message]:
     found = {}
     for path in sorted(folder.glob(f"*.{COMMIT}.json")):
         name, message = path.name.removesuffix(f".{COMMIT}.json"), exchange.read(path)
-        if (message.body.get("step"), message.body.get("member")) != (COMMIT, name):
-            raise InputError(f"{path} is not a commitment of {name}.")
+        exchange.check(message, COMMIT, name, path)
         found[name] = message
     if len(found) < 2:
         raise InputError(
@@ -227,10 +226,8 @@ def receive(
     """
     path = exchange.path_of(folder, step, sender, receiver)
     message = exchange.read(path, exchange.public_key(commitments[sender].body["public_key"]))
-    body = message.body
-    if (body.get("step"), body.get("member")) != (step, sender):
-        raise InputError(f"{path} is not the {step} file of {sender}.")
-    if body.get("commitments") != fingerprints(commitments):
+    exchange.check(message, step, sender, path)
+    if message.body["commitments"] != fingerprints(commitments):
         raise InputError(
             f"{path} belongs to other commitments than those in {folder}: every member needs the "
             "same commitments of the same members."

@@ -1,0 +1,105 @@
+"""What others send is refused in one line, whatever it is."""
+
+import copy
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.joint import combining, exchange, member
+from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
+
+KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b")}
+VALUES = st.sampled_from([None, -1, 0, 2**70, 1.5, "", "x", [], [1], {}, {"x": 1}, True])
+TERMS = {"attack": {"name": "contextual"}, "seed": 0, "adapter": "0" * 64}
+
+
+def bodies(name, commitments):
+    common = {"member": name, "commitments": commitments}
+    verdict = {"status": "pass", "rule": 1}
+    return {
+        ASK: {**common, "base": "0" * 64, "prefixes": 3, "known": {"PERSON": [1.0, 2]}},
+        ANSWER: {**common, "to": "a", "request": "0" * 64},
+        RESULT: {**common, "report": "0" * 64, "verdict": verdict, "rows": [],
+                 "findings": [], "limits": []},
+    }  # fmt: skip
+
+
+def write(folder, name, step, body, receiver=""):
+    parts = dict.fromkeys(exchange.PARTS.get(step, ()), b"x")
+    path = exchange.path_of(folder, step, name, receiver)
+    exchange.write(path, KEYS[name], {**body, "step": step}, parts)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("joint")
+    records = {"count": 3, "annotation": None, "hmac": "0"}
+    for name, key in KEYS.items():
+        body = {"member": name, "public_key": exchange.public_pem(key), "asked": 1024}
+        write(path, name, COMMIT, {**body, "records": records, "terms": TERMS})
+    return path
+
+
+def changed(data, body):
+    """Return a statement with one value replaced or removed."""
+    body = copy.deepcopy(body)
+    tables = [body, *(value for value in body.values() if isinstance(value, dict) and value)]
+    table = data.draw(st.sampled_from(tables))
+    key = data.draw(st.sampled_from(sorted(table)))
+    if data.draw(st.booleans()):
+        table[key] = data.draw(VALUES)
+    else:
+        del table[key]
+    return body
+
+
+@given(data=st.data())
+def test_a_changed_statement_is_read_or_refused(folder, data):
+    commitments = member.read_commitments(folder)
+    step = data.draw(st.sampled_from([ASK, ANSWER, RESULT]))
+    body = bodies("b", member.fingerprints(commitments))[step]
+    receiver = "a" if step == ANSWER else ""
+    write(folder, "b", step, body, receiver)
+    assert member.receive(folder, step, "b", commitments, receiver).body["step"] == step
+    write(folder, "b", step, changed(data, body), receiver)
+    with suppress(InputError):
+        member.receive(folder, step, "b", commitments, receiver)
+        if step == RESULT:
+            write(folder, "a", RESULT, bodies("a", member.fingerprints(commitments))[RESULT])
+            combining.combine(folder)
+
+
+@given(data=st.data())
+def test_a_changed_commitment_is_read_or_refused(folder, data, tmp_path_factory):
+    here = tmp_path_factory.mktemp("changed")
+    for name in KEYS:
+        path = exchange.path_of(folder, COMMIT, name)
+        (here / path.name).write_bytes(path.read_bytes())
+    body = dict(exchange.read(exchange.path_of(folder, COMMIT, "b")).body)
+    write(here, "b", COMMIT, changed(data, body))
+    with suppress(InputError):
+        assert member.read_commitments(here)["b"].body["asked"] > 0
+
+
+@given(content=st.binary(max_size=200))
+def test_any_bytes_are_refused(tmp_path_factory, content):
+    here = tmp_path_factory.mktemp("bytes")
+    for name in ("x.json", "x.zip"):
+        (here / name).write_bytes(content)
+        with pytest.raises(InputError):
+            exchange.read(here / name)
+
+
+def test_an_archive_that_grows_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(exchange, "LONGEST", 1000)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(exchange.STATEMENT, b"0" * 2000)
+    assert Path(tmp_path / "x.zip").stat().st_size < 1000
+    with pytest.raises(InputError, match="too large"):
+        exchange.read(tmp_path / "x.zip")
