@@ -1,6 +1,7 @@
-"""FewFedWeight: the global model answers a client's own prompts, and energy weighs the answers.
+"""FewFedWeight's pseudo-labels: the global model answers a client's prompts, weighed by energy.
 
-After Dong et al. 2022 (arXiv:2212.08354), as FewFedPIT compares itself with it. A client
+The clients' half of Dong et al. 2022 (arXiv:2212.08354), with which FewFedPIT compares itself; the
+server's half, which weighs clients by their performance, is not here. A client
 
 1. trains the global adapter on its own data, which gives the model that judges
 2. lets the global model answer the prompts of its own data, greedily: pseudo-labels
@@ -45,7 +46,9 @@ class FewFedWeight(Defense):
     """Train on private data and the global model's answers to its prompts, weighted by energy."""
 
     name: ClassVar[str] = "few_fed_weight"
-    paper: ClassVar[str] = "FewFedWeight, arXiv:2212.08354, a baseline of FewFedPIT's table 2"
+    paper: ClassVar[str] = (
+        "FewFedWeight's pseudo-labels without its weights of clients, arXiv:2212.08354"
+    )
 
     temperature: float = 1.0
     """Weights are exp(-energy / temperature): the higher it is, the more alike they are."""

@@ -5,10 +5,18 @@ FedPII (section 5.4) writes as many asterisks as the PII has characters, SecureG
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from fedaudit.api import Defense, Document, FinishedFederation, Result, UpTo
+from fedaudit.api import (
+    Defense,
+    Document,
+    FinishedFederation,
+    PiiDetector,
+    Result,
+    UpTo,
+    unknown_name_error,
+)
 from fedaudit.pii import masking
 
 LIMIT = (
@@ -34,12 +42,31 @@ class Scrub(Defense):
     It is in the configuration, so that a run can be repeated and resumed, and is no secret: whoever
     knows it can test whom a pseudonym stands for.
     """
+    detector: str = ""
+    """Mask what this built-in detector finds, in place of what is annotated: its misses stay."""
+
+    def __post_init__(self) -> None:
+        if self.detector:
+            _detector(self.detector)
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
-        """Return the documents with every annotated PII masked, annotated as having none."""
+        """Return the documents with every PII masked, annotated as having none."""
+        if self.detector:
+            found = _detector(self.detector).detect([document.text for document in documents])
+            documents = [replace(d, pii=spans) for d, spans in zip(documents, found, strict=True)]
         written = masking.substitution(self.style, documents, key=f"seed {self.seed}")
         return [masking.mask_document(document, written) for document in documents]
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return what pseudonyms that follow from a seed do not protect from."""
         return Result(limits=(LIMIT,) if self.style == "pseudonym" else ())
+
+
+def _detector(name: str) -> PiiDetector:
+    """Return a built-in detector with its defaults; raises UsageError for an unknown name."""
+    from ..detectors import fedaudit_detectors
+
+    detectors = {made.name: made for made in fedaudit_detectors()}
+    if name not in detectors:
+        raise unknown_name_error("detector", name, detectors)
+    return detectors[name]()

@@ -27,6 +27,7 @@ from fedaudit.api import (
 )
 
 if TYPE_CHECKING:
+    from ..scrub import Scrub
     from .gate import GateDesign
 
 LENGTH = 20
@@ -46,6 +47,8 @@ class SecureGate(Defense):
 
     masked: bool = True
     """Whether the secure adapter is trained on documents with [MASK] for every PII."""
+    detector: str = ""
+    """Mask what this built-in detector finds, in place of what is annotated: its misses stay."""
     revealing: tuple[str, ...] = ("revealing",)
     """Revealing adapters: NAME, or NAME=PATTERN for the documents whose group matches (legal/*)."""
     nesterov: bool = True
@@ -82,6 +85,7 @@ class SecureGate(Defense):
                 f"{LENGTH} of a key."
             )
         self._server()  # refuses what is no server step
+        self._scrub()  # refuses an unknown detector
 
     def check(self, template: PromptTemplate) -> None:
         """Refuse to begin without nevergrad."""
@@ -98,9 +102,7 @@ class SecureGate(Defense):
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the masked view, or the documents as they are."""
-        from ..scrub import Scrub
-
-        return Scrub().prepare(documents) if self.masked else list(documents)
+        return self._scrub().prepare(documents) if self.masked else list(documents)
 
     def private(self, documents: Sequence[Document]) -> Mapping[str, list[Document]]:
         """Return the raw view of every revealing adapter; raises InputError where it is empty."""
@@ -169,6 +171,11 @@ class SecureGate(Defense):
         """Return the name of every revealing adapter and the pattern of its documents' groups."""
         fields = [entry.partition("=") for entry in self.revealing]
         return [(name.strip(), pattern.strip() or "*") for name, _, pattern in fields]
+
+    def _scrub(self) -> "Scrub":
+        from ..scrub import Scrub
+
+        return Scrub(detector=self.detector)
 
     def _server(self) -> Aggregator:
         from ...aggregation.nesterov import Nesterov

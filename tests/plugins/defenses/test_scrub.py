@@ -35,6 +35,18 @@ def test_annotated_pii_is_masked_in_each_style(style, text):
     assert result.pii == ()
 
 
+def test_what_a_detector_misses_stays():
+    # The name follows no title and is in no list of names: only its annotation knows it.
+    text = "Claimant: Qvist Ubbe, ann.lee@example.com."
+    document = Document(id="a", text=text, pii=(PiiSpan(10, 20, "PERSON"),))
+    result = scrubbed(document, detector="presidio")
+    assert result.text == "Claimant: Qvist Ubbe, [MASK]."
+    assert result.pii == ()
+    assert scrubbed(document).text == "Claimant: [MASK], ann.lee@example.com."
+    with pytest.raises(UsageError, match="detector"):
+        scrubbed(document, detector="nobody")
+
+
 def test_a_pseudonym_is_the_same_for_all_clients_with_the_seed():
     (one,) = registry.create("defense", "scrub", {"style": "pseudonym"}).prepare([ANNOTATED])
     assert re.fullmatch(r"Claimant: \S+ \S+, born \d+ \w+ \d{4}\.", one.text)

@@ -25,6 +25,13 @@ def test_the_shared_adapter_sees_the_masked_view_and_the_revealing_one_the_raw_v
     assert gate(masked=False).prepare(OWN) == OWN
 
 
+def test_a_detectors_misses_stay_in_the_masked_view():
+    [first, *_] = gate(detector="presidio").prepare(OWN)  # it finds no names without a model
+    assert first.text == "Ann Lee signed paper 1."
+    with pytest.raises(UsageError, match="detector"):
+        gate(detector="nobody")
+
+
 def test_several_revealing_adapters_have_the_documents_of_their_pattern():
     made = gate(revealing=["both", "bank=bank/*", "legal=legal/*", "none=medical/*"]).private(OWN)
     assert {name: [d.id for d in own] for name, own in made.items()} == {
