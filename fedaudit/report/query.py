@@ -225,10 +225,21 @@ def other_rows(report: Row) -> list[Row]:
     ]
 
 
+COUNTED = ("candidates", "members", "others")
+"""Keys of a scope that say how many there are."""
+
+
+def scope_words(key: str, value: object) -> str:
+    """Return an entry of a scope in words: `the victim's records`, `20 candidates`, `round 3`."""
+    if key == "records":
+        return "own records" if value == "own" else f"the {value}'s records"
+    return f"{value} {key}" if key in COUNTED else f"{key} {value}"
+
+
 def scope_text(row: Row, keys: Iterable[str]) -> str:
-    """Return the given keys of a measurement's scope as text: `budget 100, victim c1`."""
+    """Return the given keys of a measurement's scope in words: `budget 100, victim c1`."""
     scope = row["scope"]
-    return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
+    return ", ".join(scope_words(key, scope[key]) for key in sorted(keys) if key in scope)
 
 
 def scope_of(row: Row, hidden: Collection[str] = ()) -> str:

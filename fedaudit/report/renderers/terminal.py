@@ -181,13 +181,37 @@ def _column_widths(table: Table, width: int) -> list[int] | None:
     fits = next((widths for widths in (whole, words) if sum(widths) <= free), None)
     if fits is None:
         return None
-    remaining, result = free - sum(fits), list(fits)
-    wanted = [max(map(_width, cells)) for cells in columns]
-    # The columns that lack least are served first, so that few break their lines.
-    for index in sorted(range(len(columns)), key=lambda i: (wanted[i] - fits[i], i)):
-        more = min(remaining, wanted[index] - result[index])
-        result[index], remaining = result[index] + more, remaining - more
-    return result
+    needed = [[*map(_width, cells)] for cells in columns]
+    return _share_out(free - sum(fits), list(fits), needed)
+
+
+def _share_out(remaining: int, widths: list[int], needed: Sequence[Sequence[int]]) -> list[int]:
+    """Return `widths` with what remains given to the columns that save most lines for it.
+
+    `needed` has the width of every cell, by column.
+    """
+
+    def lines(result: Sequence[int]) -> float:
+        cells = [[-(-n // w) for n in column] for column, w in zip(needed, result, strict=True)]
+        # The tallest cell makes a row; the others break the tie.
+        tallest: int = sum(max(row) for row in zip(*cells, strict=True))
+        return tallest + sum(map(sum, cells)) / 1e6
+
+    while remaining > 0:
+        now, steps = lines(widths), list[tuple[float, int, int]]()
+        for index, cells in enumerate(needed):
+            # Widths at which a cell of this column has a line fewer.
+            wider = {-(-n // k) for n in cells for k in range(1, -(-n // widths[index]))}
+            for width in sorted(w for w in wider if widths[index] < w <= widths[index] + remaining):
+                result = [*widths[:index], width, *widths[index + 1 :]]
+                saved = (now - lines(result)) / (width - widths[index])
+                steps.append((saved, -index, width))
+        if not steps:
+            break
+        _, index, width = max(steps)
+        remaining -= width - widths[-index]
+        widths[-index] = width
+    return widths
 
 
 def _width(text: str) -> int:

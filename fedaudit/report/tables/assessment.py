@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedaudit.api.kind import Table
+from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.report.number_format import format_measurement
-from fedaudit.report.query import SETS, SEVERITIES, Row
+from fedaudit.report.query import SETS, SEVERITIES, Row, scope_words
 from fedaudit.report.tables.table import NONE, display_name, shorten
 
 MOST_JUDGED = 30
 ORDER = ("fail", "inconclusive", "pass")
 STATUS = {"run": "run", "not_run": "not run", "not_applicable": "does not apply"}
+UNSAID = (("source", "tuned"), ("source", "tuned-not-base"), ("set", EXCLUSIVE))
+"""What goes without saying of a judged measurement."""
 NOT_DECLARED = "not declared"
 OPINION = (
     "Classes of attacks after EDPB Opinion 28/2024, paragraph 55. What was run is evidence about"
@@ -113,9 +116,13 @@ def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
 def _line(group: Sequence[Row]) -> tuple[str, ...]:
     strongest = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
     row = strongest["measurement"]
-    name = shown_name(row["plugin"], row["metric"], row["scope"]) if row else strongest["rule"]
+    name = strongest["rule"]
+    if row:
+        scope = {key: value for key, value in row["scope"].items() if (key, value) not in UNSAID}
+        name = shown_name(row["plugin"], row["metric"], scope)
     if len(group) > 1:
-        name = f"{row['plugin']} {row['metric']}: {len(group):,} rows, of which the largest"
+        name = shown_name(row["plugin"], row["metric"], {})
+        name = f"{name}: {len(group):,} rows, of which the largest"
     return strongest["status"], name, _measured_text(strongest), strongest["limit"]
 
 
@@ -136,7 +143,7 @@ def judged_name(judgement: Row) -> str:
 def shown_name(plugin: str, metric: str, scope: Mapping[str, object]) -> str:
     """Return the name of a measurement in tables, with readable names of sets."""
     named = {**scope, **({"set": display_name(SETS, scope["set"])} if "set" in scope else {})}
-    where = ", ".join(f"{key} {value}" for key, value in named.items())
+    where = ", ".join(scope_words(key, value) for key, value in named.items())
     return f"{plugin} {metric}" + (f" ({where})" if where else "")
 
 

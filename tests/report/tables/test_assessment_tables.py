@@ -60,13 +60,13 @@ def test_every_failure_has_a_line_of_its_own():
     assert {"victim c0" in row[1] for row in kinds} == {True, False}
 
 
-def test_shares_are_per_cents_and_sets_have_the_names_of_all_tables():
+def test_shares_are_per_cents_and_what_every_judgement_is_about_goes_unsaid():
     row = coverage(3, 12, source="tuned-not-base", label="ID_CARD", set="exclusive")
     [table] = assessment.judgement_tables(report([row]))
     [line] = [line for line in table.rows if "ID_CARD" in line[1]]
     # Wilson's interval of 3 of 12: (3 + 1.92) / 15.84 = 0.311, and 0.222 on either side of it
     assert line[1:3] == (
-        "contextual coverage (label ID_CARD, set judged, source tuned-not-base)",
+        "contextual coverage (label ID_CARD)",
         "3 / 12: 25.0 % [8.9, 53.2]",
     )
 

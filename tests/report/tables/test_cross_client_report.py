@@ -204,7 +204,7 @@ def test_distances_by_task():
     assert lines[0]["deviation"] == "4.25"
     assert lines[0]["word for word [95 %]"].startswith("20.0 % [")
     assert lines[2]["word for word [95 %]"].startswith("50.0 % [")
-    assert "Throughout: records own." in table.notes
+    assert "Throughout: own records." in table.notes
 
 
 def test_a_task_is_no_total_and_no_other_measurement():

@@ -55,7 +55,7 @@ def test_answers_by_task_and_model():
     assert table.rows[0][4].startswith("20.0 % [")
     assert table.rows[3][4].startswith("50.0 % [")
     assert table.rows[4][4] == "-"
-    assert "Throughout: records own." in table.notes
+    assert "Throughout: own records." in table.notes
 
 
 def test_the_shares_are_an_extraction_and_nothing_is_shown_twice():
