@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test fuzz check extras servers vllm lock sbom changes release site clean
+.PHONY: demo real test oracles fuzz check extras servers vllm lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -44,6 +44,11 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 # In the order of the files: the slowest ones would come last where they are sorted by size.
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of thirty.
+oracles: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		--hypothesis-profile thorough -m "oracle or hypothesis"
 
 # About two hours of one core; FUZZ_SEED=1 makes other cases.
 fuzz: .venv/installed

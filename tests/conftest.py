@@ -39,9 +39,15 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 CONFIGURATION = tempfile.TemporaryDirectory()
 os.environ["FEDAUDIT_CONFIG"] = CONFIGURATION.name
 
-# No test fails because the machine has other work.
-settings.register_profile("untimed", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
-settings.load_profile("untimed")
+# No test fails because the machine has other work. `make oracles` takes the second profile.
+for profile, examples in (("quick", 30), ("thorough", 1000)):
+    settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
+settings.load_profile("quick")
 
 TARGETS = ("q_proj", "v_proj")
 GOLDEN = Path(__file__).parent / "golden"

@@ -79,10 +79,15 @@ def local(adapter):
 @pytest.mark.parametrize(
     ("words", "metrics"),
     [
-        (("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--held-out",
+        (("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl",
+          "--attack", "contextual", "--set", "contextual.samples=2",
+          "--set", "contextual.sweeps=false"), ("coverage",)),
+        pytest.param(
+         ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--held-out",
           "held.jsonl", "--attack", "membership", "--attack", "verbatim", "--attack", "contextual",
           "--set", "contextual.samples=2", "--set", "membership.shifted=true",
-          "--set", "verbatim.suffix=12", "--set", "verbatim.prefix=6"), ("auc", "edit_distance")),
+          "--set", "verbatim.suffix=12", "--set", "verbatim.prefix=6"), ("auc", "edit_distance"),
+         marks=pytest.mark.oracle),
         (("infer", "--data", "own.jsonl", "--candidates", "4", "--set", "ranking.sentences=4"),
          ("inference_accuracy",)),
         (("memorize", "--clients", "own.jsonl", "victim.jsonl", "--prefix-length", "6",
