@@ -28,6 +28,7 @@ MADE_BY = {
     "exfiltration": ("extraction", "pairs"),
     "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
     "inversion": ("inversion", "inference"),
+    "reconstruction": ("reconstruction",),
 }
 """The steps and attacks of each class; the first that was left out gives the reason."""
 
@@ -96,7 +97,7 @@ def _missing(
     """Return the status of a class that has no number, and the reason."""
     if rows:
         return "not_run", next(row.reason for row in rows if row.reason)
-    if name == "reconstruction":
-        return ("not_run", NO_ATTACK) if updates else ("not_applicable", NO_UPDATES)
+    if name == "reconstruction" and not updates:
+        return "not_applicable", NO_UPDATES
     reasons = (left_out[step] for step in MADE_BY[name] if step in left_out)
     return "not_run", next(reasons, NO_ATTACK)

@@ -77,7 +77,7 @@ CANNOT = (
     "Strings trained on once or a few times, or deep inside records, seldom come out of any "
     "question: that they were learned bars a pass, but fails no model.",
     "Kinds of personal data that neither the records' annotation nor the detector marks.",
-    "Nothing here reconstructs records from updates.",
+    "Records are read out of updates of a single step only; of sums, and of several steps, not.",
 )
 """What no step can show."""
 
@@ -210,7 +210,21 @@ def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]
     attacks += ["membership"] if material.held_out else []
     attacks += [] if quick else ["untargeted", "benign"]
     attacks += ["gate"] if material.audited.deployment else []
+    attacks += [] if _no_updates(material) else ["reconstruction"]
     return tuple(attacks)
+
+
+def _no_updates(material: Material) -> str:
+    """Return why updates of clients cannot be inverted; empty if they can."""
+    federation, number = material.audited.federation, material.audited.round
+    if material.narrowed:
+        return NARROWED
+    if material.audited.deployment or federation is None or number is None:
+        return "it needs a round of a federation's global adapter"
+    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    if len(of_round.clients.keys() & {client.name for client in material.clients}) < 2:
+        return f"round {number} has no updates of two clients whose records are at hand"
+    return ""
 
 
 def _attribution(
@@ -242,6 +256,8 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
     if material.victim and not material.held_out:
         yield "membership", "there are no records that nobody trained on: name some with --held-out"
+    if material.updates and (why := _no_updates(material)):
+        yield "reconstruction", why
     if len(material.clients) < 2:
         yield "pairs", "the documents of fewer than two clients are at hand"
         yield "memorization", "the documents of fewer than two clients are at hand"

@@ -21,6 +21,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .prefix.frequency import Frequency
     from .prefix.superset import Superset
     from .ranking.attack import Ranking
+    from .reconstruction.attack import Reconstruction
     from .source.attack import SourceInference
     from .untargeted.attack import Untargeted
     from .untargeted.benign import BenignPrompts
@@ -35,6 +36,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Laft,
         Membership,
         Ranking,
+        Reconstruction,
         SourceInference,
         Superset,
         Untargeted,

@@ -14,6 +14,7 @@ ACCESS = {
     "membership": "logprobs",
     "ranking": "logprobs",
     "inversion": "logprobs",
+    "reconstruction": "updates",
     "canary": "logprobs",
     "discoverable": "logprobs",
 }
@@ -30,6 +31,7 @@ KNOWLEDGE = {
     "membership": "records to test",
     "ranking": "candidates",
     "inversion": "rest of the record",
+    "reconstruction": "a round's start",
     "canary": "canaries",
 }
 """What the attacker must have for each attack, by the attack's name."""

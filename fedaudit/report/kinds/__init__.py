@@ -12,6 +12,7 @@ To add one, copy the module that is most like it, and name it in `registry`.
 * `memorization`: Cross-client memorization: whether one client's prefixes draw another client's
   texts.
 * `persons`: People: how many are exposed, by how many kinds of data, at what cost.
+* `reconstruction`: Reconstruction: whether records can be read out of what a client sends.
 * `registry`: All kinds in reading order: the built-in ones, and those that installed attacks bring.
 * `source`: Source inference: how often a record is put down to the client that it is of.
 """

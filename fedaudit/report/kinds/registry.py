@@ -16,11 +16,19 @@ from fedaudit.report.kinds.inversion import Inversion
 from fedaudit.report.kinds.membership import Membership
 from fedaudit.report.kinds.memorization import Memorization
 from fedaudit.report.kinds.persons import Persons
+from fedaudit.report.kinds.reconstruction import Reconstruction
 from fedaudit.report.kinds.source import Source
 
 FIRST: tuple[Kind, ...] = (Memorization(), Exposure(), Epsilon())
 """Our kinds that a report shows before extraction, in reading order."""
-OTHERS: tuple[Kind, ...] = (Membership(), Inversion(), Source(), Counterfactual(), Persons())
+OTHERS: tuple[Kind, ...] = (
+    Membership(),
+    Inversion(),
+    Reconstruction(),
+    Source(),
+    Counterfactual(),
+    Persons(),
+)
 """Our kinds that it shows after extraction."""
 BUILT_IN: Mapping[str, Kind] = {kind.name: kind for kind in (*FIRST, *OTHERS)}
 """Our kinds by name, in reading order."""
@@ -34,7 +42,6 @@ OURS = frozenset(
 )
 """All kinds of rows that are ours; some have their tables and rules elsewhere."""
 
-_CLASSES = {"reconstruction": "reconstruction"}
 _METRICS = {
     "rouge_l": "regurgitation",
     "edit_distance": "regurgitation",
@@ -93,8 +100,6 @@ def class_of(row: Measurement) -> str:
     The classes are those of EDPB Opinion 28/2024, paragraph 55. Coverage of whole records, whose
     scope names no set of strings, is regurgitation.
     """
-    if row.kind in _CLASSES:
-        return _CLASSES[row.kind]
     if (kind := kind_of(row.kind)) is not None:
         return kind.attack_class
     if row.metric == "inference_accuracy":

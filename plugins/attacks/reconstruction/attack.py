@@ -1,0 +1,221 @@
+"""Reconstruction from updates: whole records out of the span of what a client sends.
+
+DAGER (arXiv:2405.15586) on the A matrices of LoRA: the server has the global adapter of a round and
+what a client made of it. Several steps, an adaptive optimizer or too many tokens give a change of
+full rank, in whose span everything lies: it is then said that nothing can be told.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Cost,
+    Counts,
+    Document,
+    Finding,
+    InputError,
+    Measurement,
+    Result,
+    Target,
+    unwrap_engine,
+)
+
+from . import search
+from .span import UpdateSpan
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+KIND, RATE = "reconstruction", "reconstruction_rate"
+NO_START = (
+    "the global model with which the round began is not at hand: only rounds after the first can "
+    "be inverted"
+)
+NO_WEIGHTS = "the model's weights are not in this process"
+NO_MODULES = "LoRA is on no query, key or value projection, whose inputs could be recognised"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconstruction(Attack):
+    """Read the records of one training step out of the span of a client's update."""
+
+    name: ClassVar[str] = "reconstruction"
+    paper: ClassVar[str] = "DAGER, arXiv:2405.15586, sections 4.1 to 4.3"
+    reads_clients: ClassVar[bool] = True
+
+    tokens: int = 256
+    """The most tokens of a text that is put together."""
+
+    def __post_init__(self) -> None:
+        if self.tokens < 2:
+            raise ValueError("tokens must be at least 2.")
+
+    @property
+    def reads_rounds(self) -> bool:
+        """The round began with the global model of the one before."""
+        return True
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """The model's weights."""
+        return frozenset({"weights"})
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return no questions: updates are read, and inputs of the first two layers computed."""
+        return Cost()
+
+    def run(self, context: AttackContext) -> Result:
+        """Invert the update of every client in the round of the audited model."""
+        from fedaudit.engine.local import LocalEngine
+
+        engine = unwrap_engine(context.engine, LocalEngine)
+        if engine is None:
+            return Result(measurements=(_missing(NO_WEIGHTS, {}),))
+        if not context.clients:
+            raise InputError(f"{self.name} needs the updates of clients.")
+        rows: list[Measurement] = []
+        findings: list[Finding] = []
+        revealed: list[Mapping[str, str]] = []
+        limits: list[str] = []
+        start = context.rounds[max(context.rounds)] if context.rounds else None
+        for client in sorted(context.clients):
+            found = _invert(engine, start, context.clients[client].target, self.tokens)
+            if isinstance(found, str):
+                rows.append(_missing(found, {"client": client}))
+                limits.append(f"{self.name}: nothing can be told of {client}'s update: {found}.")
+                continue
+            owned = _token_ids(engine, context.clients[client].documents)
+            others = {
+                text: ids
+                for name, model in context.clients.items()
+                if name != client
+                for text, ids in _token_ids(engine, model.documents).items()
+                if text not in owned
+            }
+            recovered = [text for text, ids in owned.items() if found.gives(ids)]
+            rows += self._rows(client, found, owned, others, recovered)
+            for text in recovered:
+                name = f"{self.name}-{client}-{len(findings) + 1:04d}"
+                evidence = {"text": text, "tokens": len(owned[text]), "rank": found.span.rank}
+                findings.append(
+                    Finding(
+                        id=name,
+                        severity="high",
+                        label="DOCUMENT",
+                        measurement=f"{self.name} {RATE}",
+                        evidence=evidence,
+                    )
+                )
+                revealed.append({"id": name, "label": "DOCUMENT", "text": text})
+        return Result(
+            measurements=tuple(rows),
+            findings=tuple(findings),
+            limits=tuple(limits),
+            revealed=tuple(revealed),
+        )
+
+    def _rows(
+        self,
+        client: str,
+        found: "InvertedUpdate",
+        owned: Mapping[str, Sequence[int]],
+        others: Mapping[str, Sequence[int]],
+        recovered: Sequence[str],
+    ) -> Iterator[Measurement]:
+        """Yield how many records came out, of the client's and of other clients', and a p value.
+
+        A token that is in none of the client's records is inside the span with a chance of at most
+        f. Were none of the records in the update, all T tokens of some record would be inside with
+        a chance of at most n f^T, whatever the second layer says.
+        """
+        scope: dict[str, object] = {"client": client, "source": "tuned"}
+        yield Measurement.rate(
+            len(recovered), len(owned), kind=KIND, plugin=self.name, metric=RATE, scope=scope,
+            reason="the client's records have fewer than two tokens",
+        )  # fmt: skip
+        if others:
+            yield Measurement.rate(
+                sum(map(found.gives, others.values())), len(others), kind=KIND, plugin=self.name,
+                metric=RATE, scope={"client": client, "source": "control"},
+            )  # fmt: skip
+        theirs = {token for ids in owned.values() for token in ids}
+        strangers = set(range(found.vocabulary)) - theirs
+        chance = (len(strangers & set(found.tokens)) + 1) / (len(strangers) + 1)
+        longest = max((len(set(owned[text][:-1])) for text in recovered), default=0)
+        p = min(1.0, len(owned) * chance**longest) if longest else 1.0
+        yield Measurement(
+            kind=KIND, plugin=self.name, metric="p_value", value=max(p, 1e-300), n=len(owned),
+            scope=scope,
+        )  # fmt: skip
+
+
+def _missing(reason: str, scope: Mapping[str, object]) -> Measurement:
+    return Measurement.missing(
+        reason,
+        kind=KIND,
+        plugin=Reconstruction.name,
+        metric=RATE,
+        scope={**scope, "source": "tuned"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InvertedUpdate:
+    """What the span of an update contains."""
+
+    span: UpdateSpan
+    """Of the first layer."""
+    tokens: Sequence[int]
+    """The tokens whose inputs lie in it."""
+    texts: Sequence[tuple[int, ...]]
+    """Texts whose inputs all lie in the second layer's."""
+    vocabulary: int
+
+    def gives(self, ids: Sequence[int]) -> bool:
+        """Tell whether some text has all of these tokens but the last, which has no gradient."""
+        wanted = tuple(ids[:-1])
+        size = len(wanted)
+        return any(
+            text[i : i + size] == wanted for text in self.texts for i in range(len(text) - size + 1)
+        )
+
+
+def _invert(
+    engine: "LocalEngine", start: Target | None, after: Target, most: int
+) -> InvertedUpdate | str:
+    """Return what a client's update gives away, or why it cannot be told."""
+    from fedaudit.engine.lora import adapter
+
+    if start is None or start.adapter is None or after.adapter is None:
+        return NO_START
+    before = adapter.read(Path(start.adapter)).pairs
+    spans = search.layer_spans(before, adapter.read(Path(after.adapter)).pairs)
+    if len(spans) < 2:
+        return NO_MODULES
+    (first, span), (second, deeper) = spans[:2]
+    if not span.rank:
+        return "A of its first layer did not change"
+    for number, one in enumerate((span, deeper), 1):
+        if one.is_full:
+            return (
+                f"the change of A in layer {number} has full rank, {one.rank} of {one.rows} rows, "
+                "as after several steps, an adaptive optimizer, noise or more tokens than rows: "
+                "every text fits"
+            )
+    with engine.activate(start) as model:
+        tokens = search.find_tokens(model, first, span)
+        texts = search.find_texts(model, second, deeper, tokens, min(most, engine.context_length))
+    vocabulary = search.vocabulary_size(model)
+    return InvertedUpdate(span, tokens, texts, vocabulary)
+
+
+def _token_ids(engine: "LocalEngine", documents: Sequence[Document]) -> dict[str, tuple[int, ...]]:
+    """Return the tokens of every distinct record of two tokens or more, by its text."""
+    texts = sorted({document.text for document in documents if not document.is_prompt})
+    rows = engine.tokenize(texts)
+    return {text: row.ids for text, row in zip(texts, rows, strict=True) if len(row.ids) > 1}

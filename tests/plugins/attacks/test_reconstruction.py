@@ -1,0 +1,146 @@
+"""Reconstruction: a step of plain SGD, taken here with torch alone, gives its record away."""
+
+import pytest
+import torch
+from fedaudit_plugins.attacks.reconstruction.span import update_span
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peft import LoraConfig
+
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.policy import Policy
+from fedaudit.api.records import ClientModel, Document, Target
+from fedaudit.config import registry
+from fedaudit.engine.loading.loader import load_base, tensors_of, with_adapter
+from fedaudit.engine.local import LocalEngine
+from fedaudit.federation import adapters
+from fedaudit.report.verdict.policy import judge
+from fedaudit.simulation.initialization import plain_config
+
+EARLIER = ("The court heard Mary Jones of Leeds.", "Payment was due on 3 May to John Smith.")
+RECORD = "Telephone 041 7700 0132 of Ann Brown, 12 High Street, York, was confirmed."
+UNTOUCHED = ("The bank called Tom White about account 77120.", "Nobody knows Eve Stone at all.")
+
+
+@pytest.fixture
+def trainer(fresh_base, tmp_path):
+    """Return a function that trains on texts, from where an adapter of other texts began."""
+    engine = LocalEngine(fresh_base)
+    torch.manual_seed(3)
+    targets = ["q_proj", "k_proj", "v_proj", "down_proj"]
+    config = LoraConfig(r=32, lora_alpha=64, target_modules=targets, task_type="CAUSAL_LM")
+    model = with_adapter(fresh_base.model, config, "made", trainable=True)
+    options = plain_config({**config.to_dict(), "inference_mode": True})
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def steps(optimizer, texts, count):
+        for _ in range(count):
+            rows = [torch.tensor([tokens.ids]) for tokens in engine.tokenize(texts)]
+            optimizer.zero_grad()
+            sum(model(input_ids=row, labels=row).loss for row in rows).backward()
+            optimizer.step()
+
+    steps(torch.optim.AdamW(weights, lr=5e-3), EARLIER, 10)
+    adapters.write(tensors_of(model, "made"), options, tmp_path / "start")
+    begun = [weight.detach().clone() for weight in weights]
+
+    def train(name, optimizer, texts, count=1):
+        for weight, value in zip(weights, begun, strict=True):
+            weight.data.copy_(value)
+        steps(optimizer(weights), texts, count)
+        adapters.write(tensors_of(model, "made"), options, tmp_path / name)
+        return ClientModel(
+            target=Target(name=name, adapter=str(tmp_path / name)),
+            documents=[Document(id=text, text=text) for text in (*texts, *UNTOUCHED)],
+        )
+
+    return train, tmp_path / "start"
+
+
+def sgd(weights):
+    return torch.optim.SGD(weights, lr=1.0)
+
+
+def adam(weights):
+    return torch.optim.AdamW(weights, lr=5e-3)
+
+
+def inverted(start, clients):
+    before = Target(name="round 1", adapter=str(start) if start else None)
+    context = AttackContext(
+        engine=LocalEngine(load_base("fedaudit-nano", device="cpu")),
+        tuned=before,
+        base=None,
+        attacker=[],
+        victim=None,
+        clients=clients,
+        rounds={1: before},
+    )
+    return registry.create("attack", "reconstruction", {}).run(context)
+
+
+def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
+    train, start = trainer
+    clients = {"a": train("a", sgd, [RECORD]), "b": train("b", adam, [EARLIER[0]])}
+    result = inverted(start, clients)
+    rows = {(r.scope["client"], r.scope["source"], r.metric): r for r in result.measurements}
+    rate = rows["a", "tuned", "reconstruction_rate"]
+    assert (rate.hits, rate.n) == (1, 3)
+    assert [f.evidence["text"] for f in result.findings] == [RECORD]
+    control = rows["a", "control", "reconstruction_rate"]
+    assert (control.hits, control.n) == (0, 1)  # of b's records, those that a does not have
+    assert rows["a", "tuned", "p_value"].value < 1e-20
+    hidden = rows["b", "tuned", "reconstruction_rate"]
+    assert hidden.value is None
+    assert "full rank, 96 of 96 rows" in hidden.reason
+    judged = judge(result.measurements, result.findings, Policy()).judgements
+    assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
+
+
+def test_what_was_not_trained_on_stays_out(trainer):
+    train, start = trainer
+    model = train("a", sgd, [RECORD])
+    others = [Document(id=text, text=text) for text in UNTOUCHED]
+    wrong = ClientModel(target=model.target, documents=others)
+    result = inverted(start, {"a": wrong, "b": wrong})
+    rates = [r for r in result.measurements if r.metric == "reconstruction_rate"]
+    assert {r.hits for r in rates} == {0}
+    judged = judge(result.measurements, (), Policy()).judgements
+    assert {j.status for j in judged if j.rule == "reconstruction"} == {"inconclusive"}
+
+
+def test_without_the_rounds_start_nothing_is_said(trainer):
+    train, _ = trainer
+    [row] = inverted(None, {"a": train("a", sgd, [RECORD])}).measurements
+    assert row.value is None
+    assert "only rounds after the first" in row.reason
+
+
+def moved(seed, inputs, rows, width, size):
+    """Return A, A after a step, and the inputs of which the step is a combination, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(inputs, width, generator=generator)
+    before = torch.randn(rows, width, generator=generator) / width**0.5
+    weights = torch.randn(rows, inputs, generator=generator) * size
+    return before, before + weights @ x, x
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([1e-3, 1e-1, 1.0]))
+def test_the_inputs_of_a_step_are_inside_and_others_outside(seed, inputs, size):
+    before, after, x = moved(seed, inputs, 24, 64, size)
+    span = update_span([before[:12], before[12:]], [after[:12], after[12:]])
+    assert (span.rank, span.is_full) == (inputs, False)
+    assert bool(span.contains(x).all())
+    others = torch.randn(200, 64, generator=torch.Generator().manual_seed(seed + 1))
+    assert not bool(span.contains(others).any())
+
+
+def test_more_inputs_than_rows_fill_the_space():
+    before, after, _ = moved(0, 30, 24, 64, 1.0)
+    assert update_span([before], [after]).is_full
+
+
+def test_what_rounding_alone_changes_has_no_direction():
+    before = torch.randn(24, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert update_span([before], [before.float()]).rank == 0
