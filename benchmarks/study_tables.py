@@ -2,6 +2,7 @@
 
     python benchmarks/study_tables.py REPORT docs/cross.md [--again REPORT]
     python benchmarks/study_tables.py REPORT docs/fed-pii.md --more    claims measured apart
+    python benchmarks/study_tables.py REPORT docs/fed-pii.md --fresh   claims of a seed locked first
     python benchmarks/study_tables.py --judge-again     what is kept, by today's rule of claims
 
 A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
@@ -214,6 +215,7 @@ def main() -> None:
     parser.add_argument("page", type=Path, nargs="?")
     parser.add_argument("--again", type=Path, help="a report of other seeds, judged alike")
     parser.add_argument("--more", action="store_true", help="claims that no other run measured")
+    parser.add_argument("--fresh", action="store_true", help="claims of seeds that were locked")
     parser.add_argument("--judge-again", action="store_true", help="judge what is kept")
     given = parser.parse_args()
     if given.judge_again:
@@ -225,8 +227,8 @@ def main() -> None:
         return
     report, path = json.loads(given.report.read_text("utf-8")), kept_path(given.page)
     before = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    if given.more:
-        _write(given.page, before | {"more": _brief(report)})
+    if given.more or given.fresh:
+        _write(given.page, before | {"more" if given.more else "fresh": _brief(report)})
         return
     again = json.loads(given.again.read_text("utf-8")) if given.again else None
     beside = {name: before[name] for name in ("again", "more", "fresh") if name in before}

@@ -88,3 +88,15 @@ def test_claims_that_a_quick_study_leaves_out_are_not_the_same():
         one["claims"][2]["detail"] = "not measured in this run"
     written = made["page_with_table"](page, made["kept_report"](first, again))
     assert "2 of 2 claims that both measure come out the same" in written
+
+
+def test_claims_of_a_seed_that_was_locked_first_stand_apart():
+    kept = made["kept_report"](report(lock={"c": "1234"}))
+    claims = {"c": {"holds": True, "detail": "3 > 2"}, "gone": {"holds": True, "detail": "1 > 0"}}
+    block = {"seeds": [7], "lock": {"c": "1234"}, "claims": claims}
+    assert kept["run"]["config"]["lock"] == {"c": "1234"}
+    page = made["page_with_table"](PAGE, {**kept, "fresh": block})
+    assert "Locked before they were run, seeds 7:\n\n| | claim" in page
+    assert "| holds | z | 3 &gt; 2 | fig. 3 |" in page
+    assert page.count("fig. 3") == 2  # the first time open
+    assert "1 &gt; 0" not in page
