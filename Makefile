@@ -45,7 +45,7 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of thirty.
+# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of a hundred.
 oracles: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 		--hypothesis-profile thorough -m "oracle or hypothesis"
