@@ -294,7 +294,10 @@ def test_marks_in_a_federation_are_attributed_in_the_same_report(marked, run):
     assert flagged["measurement"]["metric"] == "stouffer_z"
     assert any(one["label"] == "WATERMARK" for one in found["findings"])
     assert any(file["path"].endswith("watermark.json") for file in found["data"])
-    assert {one["class"]: one["status"] for one in found["coverage"]}["inversion"] == "not_run"
+    covered = {one["class"]: one for one in found["coverage"]}
+    assert covered["inversion"]["status"] == "run"
+    assert covered["reconstruction"]["status"] == "not_run"  # the model here answers by rule
+    assert "weights are not in this process" in covered["reconstruction"]["reason"]
     assert recheck(found).holds
 
 
