@@ -103,7 +103,7 @@ def test_the_study_with_the_most_seeds_decides(tmp_path, monkeypatch):
     def study(seeds, holds, again):
         claim = {"holds": holds, "detail": "1 > 0"}
         return {
-            "run": {"config": {"profile": "x", "seeds": seeds}},
+            "run": {"config": {"profile": "cross", "seeds": seeds}},
             "claims": [{"id": "c", **claim}],
             "again": {"seeds": again, "claims": {"c": {"holds": None, "detail": "1 > 0"}}},
         }
@@ -111,8 +111,13 @@ def test_the_study_with_the_most_seeds_decides(tmp_path, monkeypatch):
     monkeypatch.setitem(made["outcomes"].__globals__, "STUDIES", tmp_path)
     (tmp_path / "a.json").write_text(json.dumps(study([3], False, [4, 5])))
     (tmp_path / "b.json").write_text(json.dumps(study([3, 4, 5], True, [6])))
-    assert made["outcomes"]("x") == {"c": Outcome(True, 3, False)}
-    assert made["outcomes"]("y") == {}
+    assert made["outcomes"]("cross") == {"c": Outcome(True, 3, False)}
+    assert made["outcomes"]("fed_pii") == {}
+    # Four seeds that were run when the claim was another one count for less than three.
+    locked = study([3, 4, 5, 6], True, [7])
+    locked["run"]["config"]["lock"] = {"c": "not as it is today"}
+    (tmp_path / "c.json").write_text(json.dumps(locked))
+    assert made["outcomes"]("cross") == {"c": Outcome(True, 3, False)}
 
 
 @pytest.mark.parametrize("name", [name for name in profile.shipped_profiles() if name != "cross"])
@@ -122,7 +127,8 @@ def test_every_claim_was_measured_with_seeds_that_nothing_was_tuned_on(name):
     for path in made["STUDIES"].glob("*.json"):
         kept = json.loads(path.read_text("utf-8"))
         if kept["run"]["config"]["profile"] == name:
-            for part in (kept["run"]["config"], kept.get("again", {}), kept.get("more", {})):
+            beside = [kept.get(block, {}) for block in ("again", "more", "fresh")]
+            for part in (kept["run"]["config"], *beside):
                 assert not {*part.get("seeds", [])} & {*chosen.tuned_seeds}, path
 
 
