@@ -137,7 +137,8 @@ def check(message: Message, step: str, sender: str, path: Path) -> None:
     body = message.body
     if not isinstance(body, dict) or (body.get("step"), body.get("member")) != (step, sender):
         raise InputError(f"{path} is not the {step} file of {sender}.")
-    lacking = [name for name, kinds in FORMS[step].items() if type(body.get(name)) not in kinds]
+    form = FORMS[step]
+    lacking = [name for name in form if name not in body or type(body[name]) not in form[name]]
     if lacking or message.parts.keys() != PARTS.get(step, set()) or not _sound(body, step):
         what = f"its {lacking[0]}" if lacking else "a part of it"
         raise InputError(f"{path} is not as fedaudit joint writes it: {what} has another form.")

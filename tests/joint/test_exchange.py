@@ -87,6 +87,15 @@ def test_a_changed_commitment_is_read_or_refused(folder, data, tmp_path_factory)
         assert member.read_commitments(here)["b"].body["asked"] > 0
 
 
+def test_a_result_must_say_that_it_has_no_rows(folder):
+    commitments = member.read_commitments(folder)
+    body = bodies("b", member.fingerprints(commitments))[RESULT]
+    del body["rows"]
+    write(folder, "b", RESULT, body)
+    with pytest.raises(InputError, match="its rows has another form"):
+        member.receive(folder, RESULT, "b", commitments)
+
+
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_refused(tmp_path_factory, content):
     here = tmp_path_factory.mktemp("bytes")
