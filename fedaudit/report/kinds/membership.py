@@ -228,9 +228,8 @@ def _judge(
 ) -> Judgement:
     status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
     limit = (
-        f"members told from held-out records no better than by chance, at p = {policy.level:g}, "
-        f"and surely less than {as_percent(FPR + policy.detectable)} of them above the score that "
-        f"{FPR:.0%} of held-out records reach"
+        f"no proof at p = {policy.level:g} that members can be recognised, and surely fewer than "
+        f"{as_percent(FPR + policy.detectable)} of them recognised with {FPR:.0%} false alarms"
     )
     return Judgement(status, reason, "membership", tests[0], limit)
 

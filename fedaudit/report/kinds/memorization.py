@@ -16,7 +16,7 @@ from fedaudit.report.number_format import (
     number,
     percent,
 )
-from fedaudit.report.query import SOURCES, comparable_row, missing_reasons
+from fedaudit.report.query import SOURCES, comparable_row, missing_reasons, scope_words
 from fedaudit.report.redaction import readable_mask
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import (
@@ -241,7 +241,7 @@ def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
 
 def _scope_text(scope: Mapping[str, object]) -> str:
     entries = ((key, value) for key, value in scope.items() if key not in ("source", "category"))
-    return ", ".join(f"{key} {value}" for key, value in entries)
+    return ", ".join(scope_words(key, value) for key, value in entries)
 
 
 def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:

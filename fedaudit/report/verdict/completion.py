@@ -16,6 +16,7 @@ from fedaudit.api.completion import (
 )
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Measurement
+from fedaudit.report.query import scope_words
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
 """Values of scope.key for prompts with a valid key, and of scope.records for the attacker's own
@@ -207,4 +208,4 @@ def _same_prompts_row(
 
 
 def _scope_text(scope: Mapping[str, object]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in scope.items() if key != "source")
+    return ", ".join(scope_words(k, v) for k, v in scope.items() if k != "source")

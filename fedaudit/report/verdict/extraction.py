@@ -10,6 +10,7 @@ from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.kind import Test
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
+from fedaudit.report.query import scope_words
 from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, KindEvidence, Leak, count, count_hits
 
 ANSWERS = "efficiency"
@@ -97,7 +98,7 @@ def _leak(
     kinds = _kinds(row, rows, labelled, control, by_test)
     string = _string_p_value(row, by_test, findings)
     if string is not None and base is not None:
-        hard = "one of them so hard to guess that it is evidence by itself"
+        hard = "one of them so hard to guess that it alone proves a leak"
         tests.append(Test(f"{_name(row)}, by string", string, count(row), hard))
     return Leak(
         _name(row),
@@ -220,7 +221,7 @@ def _kind(label: str, n: int, alike: Sequence[Measurement], metric: str) -> Kind
 
 def _name(row: Measurement) -> str:
     """Return a row's attack, attacker and victim in words."""
-    where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
+    where = ", ".join(scope_words(k, v) for k, v in row.scope.items() if k not in ("source", "set"))
     return f"{row.plugin} ({where})" if where else row.plugin
 
 

@@ -6,6 +6,7 @@ from fedaudit.api.kind import Judgement, Test
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
+from fedaudit.report.query import scope_words
 
 RULE = "inference"
 
@@ -85,5 +86,5 @@ def choice_text(row: Measurement) -> str:
 
 def row_name(row: Measurement) -> str:
     """Return in words which attack measured a row, and under which scope."""
-    where = ", ".join(f"{key} {value}" for key, value in row.scope.items() if key != "source")
+    where = ", ".join(scope_words(k, v) for k, v in row.scope.items() if k != "source")
     return f"{row.plugin} ({where})" if where else row.plugin

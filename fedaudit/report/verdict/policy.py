@@ -29,7 +29,7 @@ from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.leak import CAME_OUT, Leak
 
-RULE = 11
+RULE = 12
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
 or different reasons.
 

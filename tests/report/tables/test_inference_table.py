@@ -74,8 +74,8 @@ def shown(rows, width=80):
         (pair(90, 50, candidates=2), "fail", "more than its base"),
         ([accuracy(40, 100)], "inconclusive", "no base to compare with"),
         ([accuracy(0, 0)], "inconclusive", "not measured: too few"),
-        ([*pair(40, 4), accuracy(0, 0, candidates=500)], "fail", "candidates 50"),
-        ([*pair(3, 3), accuracy(0, 0, candidates=500)], "inconclusive", "candidates 500"),
+        ([*pair(40, 4), accuracy(0, 0, candidates=500)], "fail", "50 candidates"),
+        ([*pair(3, 3), accuracy(0, 0, candidates=500)], "inconclusive", "500 candidates"),
         (pair(9, 9, label="PERSON"), "inconclusive", "No extraction was tried"),
     ],
 )

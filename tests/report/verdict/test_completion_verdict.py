@@ -72,7 +72,7 @@ GAIN = asked((0.1, 0.5))
 def test_beyond_held_out_records_and_beyond_other_answers(rows, status, says):
     [(found, reason, *_)] = judge_completion(rows)
     assert found == status
-    assert reason.startswith("discoverable (records victim): answers' Rouge-L")
+    assert reason.startswith("discoverable (the victim's records): answers' Rouge-L")
     assert says in reason
 
 
@@ -113,7 +113,7 @@ def test_what_was_not_measured_is_not_judged():
     assert [one[:2] for one in judge_completion([nothing])] == [
         (
             "inconclusive",
-            "discoverable (records victim): Rouge-L beyond the base was not measured: "
+            "discoverable (the victim's records): Rouge-L beyond the base was not measured: "
             "the context is too short.",
         )
     ]

@@ -208,7 +208,7 @@ def test_holm_over_all_attacks():
 def test_inference_accuracy_is_one_test_more():
     found = verdict([*judged(0, 300), *picked(40)], [])
     assert found["status"] == "fail"
-    assert [test["name"] for test in found["tests"]] == ["contextual", "ranking (candidates 50)"]
+    assert [test["name"] for test in found["tests"]] == ["contextual", "ranking (50 candidates)"]
 
 
 def test_the_judged_set_goes_before_all_others():
