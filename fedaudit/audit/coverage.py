@@ -24,7 +24,7 @@ EDPB = {
 
 MADE_BY = {
     "membership_inference": ("membership", "extraction"),
-    "attribute_inference": ("inference",),
+    "attribute_inference": ("ranking", "inference"),
     "exfiltration": ("extraction", "pairs"),
     "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
     "inversion": ("inversion", "inference"),

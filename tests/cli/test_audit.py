@@ -41,7 +41,7 @@ def test_an_audit_ends_in_one_report_a_page_and_a_verdict(here, run):
     assert found["run"]["command"] == "audit"
     assert {row["plugin"] for row in found["measurements"]} >= {"contextual", "ranking", "verbatim"}
     assert [one["class"] for one in found["coverage"] if one["status"] == "run"] == [
-        "attribute_inference", "exfiltration", "regurgitation"
+        "attribute_inference", "exfiltration", "regurgitation", "inversion"
     ]  # fmt: skip
     assert found["context"] == {"release": None, "positions": [], "declared_by": None}
     assert found["verdict"]["policy"]["name"] == "default"
@@ -130,10 +130,20 @@ def test_a_line_planted_into_the_folder_leaves_no_string_out(here, run):
     assert all(r["value"] == r["n"] for r in shared)
 
 
+def judged(attack):
+    """Return the only judgement on an attack."""
+    [found] = [
+        one
+        for one in report()["verdict"]["judgements"]
+        if (one["measurement"] or {}).get("plugin") == attack
+    ]
+    return found
+
+
 def test_what_the_attacker_has_itself_is_not_inferred_of_a_victim(here, run):
     """The step `inference` did not know the attacker's records, and failed models for them."""
     run("audit", *MODEL, "own.jsonl", *SMALL, "--quick", "--out", "out", "--quiet")
-    [found] = [one for one in report()["verdict"]["judgements"] if one["rule"] == "inference"]
+    found = judged("ranking")
     assert found["status"] == "inconclusive"
     assert "the attacker or another member has all of the victim's records" in found["reason"]
 
@@ -225,9 +235,8 @@ def test_a_step_that_cannot_be_made_stops_no_other(here, run):
     [inference] = [one for one in report()["coverage"] if one["class"] == "attribute_inference"]
     assert inference["status"] == "not_run"
     assert "no annotated PII" in inference["reason"]
-    assert any(line.startswith("inference: not run:") for line in report()["limits"])
-    [judged] = [one for one in report()["verdict"]["judgements"] if one["rule"] == "inference"]
-    assert judged["status"] == "inconclusive"
+    assert judged("ranking")["status"] == "inconclusive"
+    assert "no annotated PII" in judged("ranking")["reason"]
 
 
 @pytest.mark.parametrize("step", MISSING)
