@@ -76,5 +76,5 @@ def test_a_message_names_an_extra_that_there_is():
         for path in (ROOT / folder).rglob("*.py"):
             named |= set(re.findall(r"fedaudit\[([\w-]+)\]", path.read_text("utf-8")))
     assert named <= set(EXTRAS)
-    assert {"attest", "bleu", "dp", "secure-gate"} <= named
-    assert json.dumps(EXTRAS["dev"]).count("fedaudit[attest,bleu,dp,secure-gate]") == 1
+    assert {"attest", "bleu", "dp", "joint", "secure-gate"} <= named
+    assert json.dumps(EXTRAS["dev"]).count("fedaudit[attest,bleu,dp,joint,secure-gate]") == 1

@@ -103,6 +103,7 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     Raises AttestationError also if the content is not an in-toto statement, and InputError if the
     path is not a regular file.
     """
+    _require_library()
     try:
         content = read_regular(path, LONGEST)
     except FileNotFoundError:

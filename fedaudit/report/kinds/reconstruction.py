@@ -51,6 +51,10 @@ class Reconstruction(Kind):
         reason = f"{found} were read out of its update: a better search may find more."
         return Judgement("inconclusive", reason, "reconstruction", row, LIMIT)
 
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row."""
+        return row["metric"] in (RATE, "p_value")
+
     def sentences(self, report: Row) -> list[str]:
         """Return a sentence for each client whose update could be inverted."""
         return [

@@ -18,7 +18,7 @@ def deployed(tmp_path, trained, gate_engine, monkeypatch):
     """Return a deployed folder where every change gets another gate, without its training."""
     taus, taught = itertools.count(900), []
 
-    def train(engine, keyring, adapters, *, tau, seed, old=(), on_loss=None):
+    def train(engine, keyring, adapters, *, tau, design, seed, old=(), on_loss=None):
         taught.append((keyring, tuple(old)))
         return replace(trained.gate, tau=next(taus) / 1000)
 
