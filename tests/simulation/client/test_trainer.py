@@ -209,9 +209,12 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     kept = trainer.cached_model(job.base, job.device, job.dtype, lora, True)
     assert trainer.cached_model.cache_info().hits  # the model that was trained
     assert any(getattr(module, "gradient_checkpointing", False) for module in kept.modules())
-    one, other = adapters.read(plain.out), adapters.read(again.out)
+    start, one, other = (adapters.read(path) for path in (job.start, plain.out, again.out))
     for name, tensor in one.items():
-        torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
+        # AdamW takes a whole step where a gradient is rounding noise, so single elements may differ.
+        moved = (tensor - start[name]).norm()
+        assert moved > 0
+        assert (tensor - other[name]).norm() <= 1e-3 * moved
     trainer.forget_model()
 
 
