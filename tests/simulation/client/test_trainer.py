@@ -211,7 +211,7 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     assert any(getattr(module, "gradient_checkpointing", False) for module in kept.modules())
     start, one, other = (adapters.read(path) for path in (job.start, plain.out, again.out))
     for name, tensor in one.items():
-        # AdamW takes a whole step where a gradient is rounding noise, so single elements may differ.
+        # AdamW takes whole steps where a gradient is rounding noise: single elements may differ.
         moved = (tensor - start[name]).norm()
         assert moved > 0
         assert (tensor - other[name]).norm() <= 1e-3 * moved
