@@ -100,7 +100,7 @@ site: .site/installed
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
 extras: .tools/installed
-	for extra in attest bleu dev docs docx dp flower joint pandas parquet ray secure-gate; do \
+	for extra in attest bleu dev docs docx dp flower joint pandas parquet ray; do \
 		echo "fedaudit[$$extra]" && .tools/bin/uv --no-config pip compile pyproject.toml --quiet \
 			--python-version 3.11 --extra $$extra --constraint constraints.txt \
 			--output-file .tools/$$extra.txt || exit 1; \

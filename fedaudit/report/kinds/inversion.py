@@ -25,8 +25,8 @@ class Inversion(Kind):
     discloses = True
     compared = frozenset({RATE})
     answers: ClassVar = {
-        "fail": "Who knows a person's name and the rest of a record can have this model pick what"
-        " else the record says of that person, more often than its base and guessing explain.",
+        "fail": "Given a person's name and the rest of a record, this model tells what else it says"
+        " of them.",
         "pass": "Asked for what a record says of a person known by name, this model picks the truth"
         " no more often than its base and guessing may. Other questions may show more.",
         "inconclusive": "Whether this model gives away an attribute of a person known by name is"

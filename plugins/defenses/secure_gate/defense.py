@@ -21,7 +21,6 @@ from fedaudit.api import (
     InputError,
     KeyChange,
     Measurement,
-    PromptTemplate,
     Responder,
     Result,
 )
@@ -86,12 +85,6 @@ class SecureGate(Defense):
             )
         self._server()  # refuses what is no server step
         self._scrub()  # refuses an unknown detector
-
-    def check(self, template: PromptTemplate) -> None:
-        """Refuse to begin without nevergrad."""
-        from .fusion import require_nevergrad
-
-        require_nevergrad()
 
     @property
     def design(self) -> "GateDesign":

@@ -16,10 +16,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from fedaudit.api import ModelEngine, Progress, TargetError, UsageError, no_progress
+from fedaudit.api import ModelEngine, Progress, TargetError, no_progress
 
 Weights = tuple[float, float]
 SINGLE_WEIGHTS: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
@@ -27,13 +26,6 @@ SINGLE_WEIGHTS: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
 MAX_BUDGET = 100
 """Beyond this NGOpt builds a metamodel under a time limit, so that no seed makes it repeatable;
 nevergrad 1.0.12 cannot build it at all with numpy 2.4."""
-
-
-def require_nevergrad() -> None:
-    """Raise UsageError where nevergrad is not installed."""
-    if find_spec("nevergrad") is None:
-        message = "The defence secure_gate needs nevergrad: pip install 'fedaudit[secure-gate]'."
-        raise UsageError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
