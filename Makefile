@@ -91,7 +91,7 @@ check: .venv/installed
 site: .site/installed
 	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet
 
-# What makes the next five has a folder of its own, so that it is no part of what it describes.
+# The tools of the next five have a folder of their own, which keeps them out of what they describe.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 \

@@ -1,7 +1,7 @@
 """What a member commits to before it asks: its records, the model and the attack.
 
-The private part of a member's folder holds the secrets of its encrypted sets; whoever has them can
-test guesses of its strings, so it is closed to others.
+The private part of a member's folder holds the secrets of its encrypted sets. With them, guesses of
+its strings can be tested, so only the member's own user may read it.
 """
 
 import hashlib

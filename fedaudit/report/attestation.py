@@ -32,7 +32,7 @@ RESULTS = {"pass": "PASSED", "fail": "FAILED", "inconclusive": "WARNED"}
 PASSPHRASE = "FEDAUDIT_KEY_PASSPHRASE"
 """The environment variable with the passphrase of an encrypted private key."""
 
-ALTERED = "it is no DSSE envelope, or it was altered"
+ALTERED = "it is not a DSSE envelope, or it was altered"
 
 LONGEST_KEY, LONGEST = 2**16, 2**24
 """The maximum sizes, in bytes, of a key file and of an attestation file."""
@@ -134,7 +134,7 @@ def open_statement(
         raise AttestationError(ALTERED) from None
     named = isinstance(body, dict) and (body.get("_type"), body.get("predicateType"))
     if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, predicate_type):
-        raise AttestationError("what is signed is no such statement of fedaudit")
+        raise AttestationError("what is signed is not the expected statement of fedaudit")
     return dict(body)
 
 

@@ -1,10 +1,11 @@
 """Members of a joint audit, each with its own folder, who send each other files."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 
 class Members:
@@ -14,8 +15,8 @@ class Members:
     def commit(self, *words, **files):
         for name in self.names:
             key = Path(f"{name}.pem")
-            command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", key]
-            subprocess.run(command, check=True, capture_output=True)
+            form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+            key.write_bytes(Ed25519PrivateKey.generate().private_bytes(*form))
             self.step("commit", name, "--as", name, "--key", key, "--ours", files[name], *words)
 
     def step(self, step, name, *words, codes=(0,)):

@@ -190,28 +190,32 @@ def _share_out(remaining: int, widths: list[int], needed: Sequence[Sequence[int]
 
     `needed` has the width of every cell, by column.
     """
+    import numpy as np
 
-    def lines(result: Sequence[int]) -> float:
-        cells = [[-(-n // w) for n in column] for column, w in zip(needed, result, strict=True)]
-        # The tallest cell makes a row; the others break the tie.
-        tallest: int = sum(max(row) for row in zip(*cells, strict=True))
-        return tallest + sum(map(sum, cells)) / 1e6
-
+    cells, given = np.array(needed), np.array(widths)
+    lines = -(-cells // given[:, None])
     while remaining > 0:
-        now, steps = lines(widths), list[tuple[float, int, int]]()
-        for index, cells in enumerate(needed):
-            # Widths at which a cell of this column has a line fewer.
-            wider = {-(-n // k) for n in cells for k in range(1, -(-n // widths[index]))}
-            for width in sorted(w for w in wider if widths[index] < w <= widths[index] + remaining):
-                result = [*widths[:index], width, *widths[index + 1 :]]
-                saved = (now - lines(result)) / (width - widths[index])
-                steps.append((saved, -index, width))
-        if not steps:
+        best = 0.0, 0, 0
+        for index, column in enumerate(cells):
+            wider = np.arange(given[index] + 1, min(given[index] + remaining, column.max()) + 1)
+            if not wider.size:
+                continue
+            others = np.delete(lines, index, axis=0)
+            tried = -(-column // wider[:, None])
+            # The tallest cell makes a row; the others break the tie.
+            rows = np.maximum(tried, others.max(axis=0, initial=0)).sum(axis=1)
+            saved = lines.max(axis=0).sum() - rows
+            saved = saved + (lines[index].sum() - tried.sum(axis=1)) / 1e6
+            each = saved / (wider - given[index])
+            first = int(each.argmax())
+            best = max(best, (float(each[first]), -index, int(wider[first])))
+        if not best[0]:
             break
-        _, index, width = max(steps)
-        remaining -= width - widths[-index]
-        widths[-index] = width
-    return widths
+        _, index, width = best
+        remaining -= width - int(given[-index])
+        given[-index] = width
+        lines[-index] = -(-cells[-index] // width)
+    return [*map(int, given)]
 
 
 def _width(text: str) -> int:

@@ -6,12 +6,14 @@ from pathlib import Path
 import attributed_report
 import pytest
 from example_report import HOSTILE, coverage, example, extraction, hostile, number
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
 from fedaudit.api.kind import Table
 from fedaudit.report.redaction import is_hidden, make_visible
-from fedaudit.report.renderers.terminal import print_tables, render
+from fedaudit.report.renderers.terminal import _share_out, print_tables, render
 from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.extraction import prompted
@@ -163,3 +165,42 @@ def test_sets_with_the_same_number_share_a_line():
     rows = [coverage(count, 10, source="tuned", set=name) for name, count in hits.items()]
     [table] = prompted.extraction(replace(example(), measurements=rows).to_json())
     assert [line[1:3] for line in table.rows] == [("all, disjoint", "3 / 10"), ("judged", "2 / 10")]
+
+
+def test_width_goes_where_it_saves_lines_by_hand():
+    # 8 more characters make the second column's three lines two, 22 more make them one.
+    assert _share_out(30, [10, 15], [[5, 10], [5, 45]]) == [10, 45]
+    # 4 more make its four lines three, 6 more two; the first column takes the rest.
+    assert _share_out(20, [10, 10], [[20], [40]]) == [20, 20]
+    assert _share_out(9, [3], [[3, 3]]) == [3]  # nothing to save
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda rows: st.lists(
+            st.tuples(
+                st.integers(1, 9), st.lists(st.integers(0, 40), min_size=rows, max_size=rows)
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    ),
+    st.integers(0, 40),
+)
+def test_shared_width_is_never_more_than_there_is_and_no_row_grows(columns, remaining):
+    widths, needed = [width for width, _ in columns], [cells for _, cells in columns]
+    shared = _share_out(remaining, list(widths), needed)
+    assert sum(shared) <= sum(widths) + remaining
+    assert all(new >= old for new, old in zip(shared, widths, strict=True))
+
+    rows = [*zip(*needed, strict=True)]
+
+    def heights(given):
+        return [max(-(-n // w) for n, w in zip(row, given, strict=True)) for row in rows]
+
+    assert all(new <= old for new, old in zip(heights(shared), heights(widths), strict=True))
+    # No single column could take what is left over and save a line.
+    left = sum(widths) + remaining - sum(shared)
+    for index in range(len(shared)):
+        wider = [*shared[:index], shared[index] + left, *shared[index + 1 :]]
+        assert sum(heights(wider)) == sum(heights(shared))
