@@ -1,36 +1,4 @@
-"""The command line: parse, call, render, exit code; nothing heavy is imported early.
-
-* `attribution/`: fedaudit attribute and watermark, and their subcommands.
-* `audit/`: fedaudit audit and compare: everything that applies, one verdict; two audits beside
-  each other.
-* `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
-  afterwards.
-* `dp/`: fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
-* `joint/`: fedaudit joint: an audit by members who show each other no records.
-* `audit_runner`: What the commands that attack a model have in common, from their options to the
-  exit code.
-* `console`: What commands show: results on stdout, progress on stderr.
-* `doctor`: fedaudit doctor: is this machine fit.
-* `evidence`: fedaudit report --verify and --attest: checking what a report says, and signing it.
-* `exit_handling`: Signals that ask a run to stop, and plugins that end a run unasked.
-* `extract`: fedaudit extract: what private data comes out of the model.
-* `gate`: fedaudit gate: the keys of a deployed defence, and one prompt to try it with.
-* `help`: How `--help` shows a command: its options by what they are about, then two examples.
-* `import_run`: fedaudit import: another framework's folder, made a federation's.
-* `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.
-* `log`: What `-v` shows: the log of the logger `fedaudit`, on standard error.
-* `memorize`: fedaudit memorize: who can draw whose text out of the global model.
-* `merge`: fedaudit merge: the shards of one audit -> one report.
-* `options`: Options that several commands share.
-* `plugins`: fedaudit plugins: what is installed.
-* `profiles`: fedaudit profiles: the papers that can be simulated.
-* `report`: fedaudit report: a finished report in another form, checked, or signed.
-* `reproduce`: fedaudit reproduce: a paper's whole study.
-* `scrub`: fedaudit scrub: a data set without the personal data that anybody marked or found in
-  it.
-* `simulate`: fedaudit simulate: a whole federation on this machine.
-* `streams`: Standard output and error that raise nothing: what cannot be shown changes no result.
-"""
+"""The command line: parse, call, render, exit code; nothing heavy is imported early."""
 
 import io
 import os
