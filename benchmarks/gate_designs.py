@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 from fedaudit_plugins.defenses.secure_gate import training
-from fedaudit_plugins.defenses.secure_gate.batches import ROWS, BatchSampler
 from fedaudit_plugins.defenses.secure_gate.gate import FEATURES, GateDesign, TrainedGate
 from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
+from fedaudit_plugins.defenses.secure_gate.training import ROWS, BatchSampler
 from fedaudit_plugins.defenses.secure_gate.training_examples import neighbour, random_key_text
 
 from fedaudit.engine.loading.loader import load_base

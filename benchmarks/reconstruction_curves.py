@@ -15,8 +15,8 @@ import math
 import random
 
 import torch
-from fedaudit_plugins.attacks.reconstruction.attack import InvertedUpdate
-from fedaudit_plugins.attacks.reconstruction.search import (
+from fedaudit_plugins.attacks.reconstruction.attack import (
+    InvertedUpdate,
     find_texts,
     find_tokens,
     layer_spans,

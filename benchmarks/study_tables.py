@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedaudit.report.renderers.markdown_blocks import escape, table_lines
+from fedaudit.report.renderers.markdown import escape, table_lines
 from fedaudit.report.tables.comparison import tradeoffs
 
 TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"

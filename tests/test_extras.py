@@ -36,7 +36,7 @@ def without(monkeypatch):
 def test_a_defence_without_its_package_is_refused_before_anything_is_trained(without):
     made = registry.create("defense", "dp", {})
     made.check(TEMPLATE)
-    without("opacus", importlib.import_module("fedaudit_plugins.defenses.accounting"))
+    without("opacus", importlib.import_module("fedaudit_plugins.defenses.dp"))
     with pytest.raises(UsageError, match=r"pip install 'fedaudit\[dp\]'\.$"):
         made.check(TEMPLATE)
     assert any("opacus" in one for one in EXTRAS["dp"])

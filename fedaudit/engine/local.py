@@ -1,9 +1,10 @@
 """The engine for a model in this process: CUDA, bfloat16 or CPU."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 from transformers import PreTrainedModel
@@ -16,11 +17,11 @@ from fedaudit.api.engine import (
     TokenRows,
     TokenStatistics,
 )
-from fedaudit.api.errors import InputError
+from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
+from fedaudit.engine import flops, hidden_states, memory, scheduler
 from fedaudit.engine.attention import has_standard_attention
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.exact.token_automaton import AutomatonCache
@@ -29,10 +30,10 @@ from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.generation.stopping import StopStrings
 from fedaudit.engine.loading import config_alternatives, loader
 from fedaudit.engine.loading.prompt_starts import prompt_starts
-from fedaudit.engine.lora import adapter
+from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.lora.active import AdapterCache, version
 from fedaudit.engine.lora.merge import MergedWeights
-from fedaudit.engine.memory import BatchSizeFinder
+from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
 from fedaudit.engine.small_model import few_threads, is_small
 
@@ -148,7 +149,7 @@ class LocalEngine:
         completions: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
         job = SamplingJob(requests if targets else [], 0, decoding, self.end_tokens)
         done = 0
-        with contextlib.closing(multi_target.generate_for_targets(self, targets, job)) as answered:
+        with contextlib.closing(generate_for_targets(self, targets, job)) as answered:
             for rows, outputs in answered:
                 texts = self.decode(outputs)
                 for (target_index, index), text, tokens in zip(rows, texts, outputs, strict=True):
@@ -301,3 +302,72 @@ class LocalEngine:
         self.model = self._attached.activated(self.model, target.adapter)
         with few_threads(small=self.small):
             yield self.base.model  # PEFT injects its layers into it
+
+
+MIN_MERGED_QUESTIONS = 32
+"""From this many questions on, which fill a batch, adapters are merged in turn if possible."""
+
+Places = list[tuple[int, int]]
+"""The (target, question) indices of each row."""
+
+BASE = Target(name="base")
+
+
+class TargetEngine(Protocol):
+    """What an engine must offer for one target, so that several targets can be asked."""
+
+    room: scheduler.Capacity
+    """How much goes through the model at once in generation."""
+    merging: MergedWeights
+
+    def apply_target(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
+        """Return a context in which the model answers as the target."""
+        ...
+
+
+def generate_for_targets(
+    engine: TargetEngine, targets: Sequence[Target], job: SamplingJob
+) -> Generator[tuple[Places, list[list[int]]], None, None]:
+    """Yield answers as token ids.
+
+    Adapters are asked in turn where merging them pays, and where one is more than products B A on
+    layers of the base (DoRA, biases, embeddings, experts): PEFT then applies it.
+    """
+    in_turn = len(job.requests) >= MIN_MERGED_QUESTIONS and all(
+        _merges(engine, target) for target in targets
+    )
+    if not in_turn:
+        with engine.apply_target(BASE) as model:
+            if (adapters := _side_by_side(model, targets)) is not None:
+                for pieces, tokens in scheduler.generate_together(
+                    model, job, adapters, engine.room
+                ):
+                    yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
+                return
+    for target_index, target in enumerate(targets):
+        with engine.apply_target(target) as model:
+            for pieces, tokens in scheduler.generate_all(model, job, engine.room):
+                yield [(target_index, piece.index) for piece in pieces], tokens
+
+
+def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora | None:
+    """Return the adapters of all targets; None if one is not plain LoRA on the base's own layers.
+
+    Raises BatchTooLargeError if they do not fit together.
+    """
+    try:
+        loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
+        return multi.MultiLora(model, loras)
+    except InputError:  # PEFT may convert it; what is wrong with it, attaching it says
+        return None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    free_memory()
+    raise BatchTooLargeError(f"{len(targets)} adapters do not fit into memory together.")
+
+
+def _merges(engine: TargetEngine, target: Target) -> bool:
+    return engine.merging.possible and (
+        target.adapter is None or engine.merging.merges(target.adapter)
+    )

@@ -6,7 +6,7 @@ the same for all attacks and are implemented here.
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -14,8 +14,8 @@ from fedaudit.api.abilities import Ability, decoding_abilities
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Measurement, SamplingParams, Target
-from fedaudit.api.target_sets import UNASKED
-from fedaudit.extraction import budget_sweep, drawing_prompts, query_plan, sampling, scoring
+from fedaudit.api.target_sets import ALL, UNASKED
+from fedaudit.extraction import drawing_prompts, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import ranking
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
@@ -25,8 +25,9 @@ from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams
-from fedaudit.extraction.scoring import ExtractionResult, HitCounter, ScoredResult
+from fedaudit.extraction.scoring import ExtractionResult, HitCounter, ScoredResult, coverage_rows
 from fedaudit.extraction.targets import TargetSet, build_target_set
+from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.extraction import Disjointness
 
 EXACT_CONTROLS = 400
@@ -217,7 +218,7 @@ class PrefixAttack(Attack):
             extraction,
             run_leak_tests(self.name, context, plan, target_set, self.query_params, probabilities),
         )
-        swept = tuple(budget_sweep.rows(extraction)) if self.sweeps else ()
+        swept = tuple(rows(extraction)) if self.sweeps else ()
         people = persons.sampled_rows(extraction)
         result = replace(result, measurements=(*result.measurements, *swept, *people))
         return self._against_counterfactual(context, plan, extraction, result)
@@ -262,3 +263,31 @@ class PrefixAttack(Attack):
         if document.pii is None:
             return document
         return document.annotated(tuple(s for s in document.pii if s.label in self.labels))
+
+
+def rows(extraction: ExtractionResult) -> Iterator[Measurement]:
+    """Yield what budgets of 1, 2, 5, 10, ... prefixes find: in total, by label and by samples.
+
+    scope.budget counts prefixes in the order of the attack, scope.samples the samples per prefix.
+    Labels without any extracted string have no sweep.
+    """
+    for budget in budget_steps(extraction.size):
+        for name, targets in extraction.target_set.sets().items():
+            for samples in (
+                budget_steps(extraction.samples) if name == ALL else (extraction.samples,)
+            ):
+                scope = {"set": name, "budget": budget, "samples": samples}
+                yield from coverage_rows(extraction, targets, scope, budget=budget, samples=samples)
+        yield from _by_label(extraction, budget)
+
+
+def _by_label(extraction: ExtractionResult, budget: int) -> Iterator[Measurement]:
+    hits = extraction.strings_by_source()
+    any_model = hits["tuned"] | hits.get("base", set())
+    for label, targets in extraction.target_set.by_label().items():
+        if any_model.isdisjoint(targets):
+            continue
+        scope = {"set": ALL, "label": label, "budget": budget, "samples": extraction.samples}
+        for row in coverage_rows(extraction, targets, scope, budget=budget):
+            if row.scope["source"] != "control":
+                yield row

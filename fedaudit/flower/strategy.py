@@ -6,18 +6,18 @@ Sampling, aggregation and evaluation stay as they are.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from inspect import signature
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import nano
 from fedaudit.api.errors import FedauditError, InputError, UsageError
-from fedaudit.flower import rules
 from fedaudit.flower.mods import reply_name
 from fedaudit.flower.run_folder import ClientUpdate, RecordedRun, RunMetadata
 from fedaudit.system.failures import is_machine_failure
@@ -121,14 +121,14 @@ class StrategyRecorder:
             passed: tuple[Any, Any] = self.strategy.aggregate_train(number, messages)
             return passed
         answered = [message for message in messages if not message.has_error()]
-        updates = [_reply(message, rules.weight_key(self.strategy)) for message in answered]
+        updates = [_reply(message, weight_key(self.strategy)) for message in answered]
         sent = self.folder.replies(number, [update for update in updates if update is not None])
         sent.sort(key=lambda pair: pair[0].name)
         arrays, metrics = self.strategy.aggregate_train(number, messages)
         failed = len(messages) - len(sent)
         notes = [f"Round {number}: {failed} of {len(messages)} clients failed."] if failed else []
-        privacy = rules.privacy(self.strategy)
-        self._record(lambda: self.folder.add(number, sent, arrays, notes, privacy))
+        guarantee = privacy(self.strategy)
+        self._record(lambda: self.folder.add(number, sent, arrays, notes, guarantee))
         return arrays, metrics
 
     def _record(self, write: Callable[[], None]) -> None:
@@ -183,7 +183,7 @@ def _check_strategy(strategy: Any) -> None:
         raise UsageError(
             f"{name} is no strategy of flwr.serverapp.strategy, which alone can be recorded."
         )
-    if any(isinstance(layer, StrategyRecorder) for layer in rules.layers(strategy)):
+    if any(isinstance(layer, StrategyRecorder) for layer in layers(strategy)):
         raise UsageError(f"{name} wraps a recorded strategy: record the outermost one instead.")
     if type(strategy).start is not Strategy.start:
         raise UsageError(f"{name} has a start() of its own, which the recorder would not call.")
@@ -206,23 +206,23 @@ def _facts(strategy: Any, lora: Any, base: str, template: str) -> RunMetadata:
     notes = []
     if not template:
         notes.append(f"How records became text is not said: the template {form.name} is taken.")
-    if not rules.known_class(strategy):
+    if not known_class(strategy):
         notes.append(
-            f"{rules.strategy_name(strategy)} is no aggregation rule of fedaudit: attribution "
+            f"{strategy_name(strategy)} is no aggregation rule of fedaudit: attribution "
             "takes clients' updates as it does under fedavg."
         )
     return RunMetadata(
         base=bases.describe(named),
         lora={**config, "base_model_name_or_path": named, "inference_mode": True},
-        aggregation=rules.aggregation(strategy),
+        aggregation=aggregation(strategy),
         template=Template(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
         recorded={
             "framework": "flower",
             "version": version("flwr"),
-            "strategy": rules.strategy_name(strategy),
-            "privacy": rules.privacy(strategy),
+            "strategy": strategy_name(strategy),
+            "privacy": privacy(strategy),
             "notes": notes,
         },
     )
@@ -306,9 +306,9 @@ def _count_on(result: Any, done: int, arrays: Any) -> None:
 def _resume_notes(strategy: Any, done: int) -> list[str]:
     """Return notes on what a resumed run has lost."""
     notes = []
-    if (name := rules.strategy_name(strategy)) not in rules.FRESH:
+    if (name := strategy_name(strategy)) not in FRESH:
         notes.append(f"After round {done} {name} began again without what it remembers.")
-    if "epsilon" in (rules.privacy(strategy) or {}):
+    if "epsilon" in (privacy(strategy) or {}):
         notes.append(f"The accountant of epsilon counts the rounds after {done} only.")
     return notes
 
@@ -321,3 +321,98 @@ def _flower_log() -> "Logger":
     import logging
 
     return logging.getLogger("flwr")
+
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "FedAvg": {},
+    "FedProx": {"mu": "proximal_mu"},
+    "FedAvgM": {"beta": "server_momentum", "rate": "server_learning_rate"},
+    "FedAdagrad": {"rate": "eta", "tau": "tau"},
+    "FedAdam": {"rate": "eta", "beta1": "beta_1", "beta2": "beta_2", "tau": "tau"},
+    "FedYogi": {"rate": "eta", "beta1": "beta_1", "beta2": "beta_2", "tau": "tau"},
+}
+"""Strategies that are rules of fedaudit, and where each of our options is kept in theirs."""
+
+FRESH = {"FedAvg", "FedProx", "FedMedian", "FedTrimmedAvg", "Krum", "MultiKrum", "Bulyan"}
+"""Strategies that remember nothing from round to round."""
+
+
+def layers(strategy: Any) -> Iterator[Any]:
+    """Yield a strategy, then what it wraps as Flower's differential privacy does."""
+    visited: list[Any] = []
+    while strategy is not None and all(strategy is not layer for layer in visited):
+        yield strategy
+        visited.append(strategy)
+        strategy = getattr(strategy, "strategy", None)
+
+
+def strategy_name(strategy: Any) -> str:
+    """Return what the strategy that aggregates is called."""
+    return type(list(layers(strategy))[-1]).__name__
+
+
+def known_class(strategy: Any) -> str:
+    """Return which rule of fedaudit the strategy that aggregates is; empty for one of its own.
+
+    A subclass of one of them that aggregates as that does is the same rule.
+    """
+    strategy_class: Any = type(list(layers(strategy))[-1])
+    candidates = (c for c in strategy_class.__mro__ if c.__name__ in OPTIONS)
+    return next(
+        (c.__name__ for c in candidates if c.aggregate_train is strategy_class.aggregate_train), ""
+    )
+
+
+def aggregation(strategy: Any) -> dict[str, Any]:
+    """Return the rule for the manifest; FedAvg's differences serve any that is none of ours."""
+    inner, name = list(layers(strategy))[-1], known_class(strategy) or "FedAvg"
+    options = {
+        option: getattr(inner, attribute, None) for option, attribute in OPTIONS[name].items()
+    }
+    values = {key: float(value) for key, value in options.items() if isinstance(value, int | float)}
+    return {"name": name.lower(), "options": values}
+
+
+def weight_key(strategy: Any) -> str:
+    """Return the metric by which clients are weighted."""
+    return str(getattr(list(layers(strategy))[-1], "weighted_by_key", "num-examples"))
+
+
+def privacy(strategy: Any) -> dict[str, Any] | None:
+    """Return what Flower's wrapper of differential privacy says of itself; None without one.
+
+    `epsilon` is of whole clients, and only there where the wrapper has an accountant.
+    """
+    for layer in layers(strategy):
+        if hasattr(layer, "noise_multiplier") and hasattr(layer, "clipping_norm"):
+            claims = {
+                "mechanism": type(layer).__name__,
+                "unit": "client",
+                "noise_multiplier": float(layer.noise_multiplier),
+                "clipping_norm": float(layer.clipping_norm),
+                "sampled_clients": int(layer.num_sampled_clients),
+            }
+            return {**claims, **_privacy_spent(layer)}
+    return None
+
+
+def _privacy_spent(layer: Any) -> dict[str, Any]:
+    """Return what an accountant has counted so far, and the settings that it counts by."""
+    accounting = layer.privacy_spent() if hasattr(layer, "privacy_spent") else None
+    if accounting is None:
+        return {}
+    config = layer.accountant.config
+    return {
+        "epsilon": float(accounting.epsilon) if isfinite(accounting.epsilon) else None,
+        "delta": float(accounting.delta),
+        "releases": int(accounting.num_releases),
+        "accountant": str(accounting.accounting_method),
+        "population": int(config.population_size),
+        "neighboring_relation": _text(config.neighboring_relation),
+        "sampling_method": _text(config.sampling_method),
+        "max_epsilon": None if config.max_epsilon is None else float(config.max_epsilon),
+    }
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, "value", value))

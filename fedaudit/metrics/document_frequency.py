@@ -7,6 +7,7 @@ training text: it guessed them, or knew them from pre-training.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import lgamma
 from statistics import median
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.api.records import Measurement
-from fedaudit.metrics.combinatorics import log_choose
 
 Codes = npt.NDArray[Any]
 
@@ -180,3 +180,8 @@ def _median_rank(n: int) -> int:
             break
         rank += 1
     return rank
+
+
+def log_choose(n: int, k: int) -> float:
+    """Return ln of n! / (k! (n - k)!)."""
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)

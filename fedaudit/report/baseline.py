@@ -18,9 +18,10 @@ from fedaudit.report.comparison import (
     comparison_notes,
     estimate_of,
     finding_identity,
+    policy_difference,
+    questions_differ,
     row_key,
 )
-from fedaudit.report.comparison_caveats import policy_difference, questions_differ
 from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name, shown_name

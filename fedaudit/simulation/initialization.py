@@ -1,9 +1,11 @@
 """What a simulation starts from: documents dealt to clients, and the initial adapter."""
 
+import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import fedaudit.nano.generator as nano
 from fedaudit.api.errors import InputError
@@ -15,13 +17,18 @@ from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.data import corpus
 from fedaudit.federation import adapters, commitments, manifest, watermark_keys
-from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
+from fedaudit.federation.manifest import (
+    BaseModel,
+    Counterfactual,
+    Manifest,
+    ManifestClient,
+    Round,
+    Template,
+)
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data import counterfactual_clients
 from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.client_files import read_client_files, sort_documents
-from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.label_skew import LabelSkew, measure_label_skew, write_label_skew
 from fedaudit.simulation.data.partition import deal_by_corpus, deal_documents
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
@@ -170,7 +177,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         data_split = split(config, documents(config), base)
     watermarked = plant_watermarks(config, data_split.clients, data_split.held_out, base)
     planted, canaries = plant_canaries(config, watermarked.clients, data_split.held_out)
-    names, remaining = counterfactual_clients.select_participants(config, planted)
+    names, remaining = select_participants(config, planted)
     data_split = replace(data_split, clients=remaining)
     with atomic_folder(out) as folder:
         _write_data(data_split, names, folder)
@@ -264,7 +271,7 @@ def _manifest(
         files=file_hashes(folder),
         config=config.table(),
         config_sha256=config.sha256(),
-        counterfactual=counterfactual_clients.origin(config),
+        counterfactual=origin(config),
     )
 
 
@@ -298,3 +305,42 @@ def file_hashes(folder: Path, below: str = ".") -> dict[str, str]:
         for name, path in files.items()
         if not any(part.startswith(".") for part in name.parts)
     }
+
+
+T = TypeVar("T")
+
+
+def select_participants(
+    config: Simulation, client_documents: Sequence[T]
+) -> tuple[list[str], list[T]]:
+    """Return the names of the clients that are not left out, and the documents of each."""
+    by_name = dict(zip(config.client_names, client_documents, strict=True))
+    names = [name for name in by_name if name not in config.without]
+    return names, [by_name[name] for name in names]
+
+
+def origin(config: Simulation) -> dict[str, Any] | None:
+    """Return the manifest entry on a counterfactual federation's origin; None for any other."""
+    if not config.without:
+        return None
+    full_config = replace(config, without=())
+    return asdict(Counterfactual(without=config.without, config_sha256=full_config.sha256()))
+
+
+def few_shot_documents(
+    documents: Sequence[Document], clusters: Sequence[int], *, shots: int, seed: int
+) -> tuple[list[Document], list[int]]:
+    """Return `shots` documents drawn at random from every cluster, with each one's cluster.
+
+    A smaller cluster gives all of its documents. Documents stay in their order. The sample from a
+    cluster depends only on the seed, the cluster's number and its documents.
+    """
+    members: dict[int, list[int]] = defaultdict(list)
+    for index, cluster in enumerate(clusters):
+        members[cluster].append(index)
+    indices = sorted(
+        i
+        for cluster, pool in members.items()
+        for i in random.Random(f"few shot {seed} {cluster}").sample(pool, min(shots, len(pool)))
+    )
+    return [documents[i] for i in indices], [clusters[i] for i in indices]

@@ -1,6 +1,7 @@
 """A simulation from settings to a finished federation with its report."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from fedaudit.simulation import deployment, initialization, local_baseline, roun
 from fedaudit.simulation.client import trainer, training_pool
 from fedaudit.simulation.config import SETTINGS_WITHOUT_EFFECT, Simulation
 from fedaudit.simulation.context import Listener, Run
-from fedaudit.simulation.data import caveats, datasets
+from fedaudit.simulation.data import datasets
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.data.label_skew import label_skew_caveats
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
@@ -161,7 +162,7 @@ def _complete(
             *deployed.limits,
             *annotation_caveats,
             *llm_judge.judge_caveats(config, measured),
-            *caveats.data_caveats(config),
+            *data_caveats(config),
             *label_skew_caveats(config, out),
         ),
         annotation=annotators[0] if annotators else None,
@@ -270,3 +271,19 @@ def evaluate(
         judge=judge,
         progress=progress,
     )
+
+
+def data_caveats(config: Simulation) -> list[str]:
+    """Return caveats on parts of the configured record files that are not read or not used."""
+    named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
+    named += config.client_data.values()
+    named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
+    form, result = config.prompt_template, []
+    for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
+        unread_counts: Counter[str] = Counter()
+        total = sum(1 for _ in corpus.read(path, form, unread_counts))
+        result += corpus.unread_caveat(path, unread_counts)
+        if path == Path(config.data) and 0 < config.records.limit < total:
+            used = f"{config.records.limit:,} of {total:,} documents are used (records.limit)."
+            result.append(f"{path}: {used}")
+    return result

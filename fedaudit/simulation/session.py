@@ -2,22 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.config import profile as profiles
 from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.engine import environment
 from fedaudit.federation import adapters
+from fedaudit.federation.counterfactual import place_of
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.run_header import build_report
-from fedaudit.simulation import counterfactual, preparation, runner
+from fedaudit.simulation import preparation, runner
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener, Run
-from fedaudit.simulation.runner import SimulationResult
+from fedaudit.simulation.runner import SimulationResult, existing_manifest
 from fedaudit.system.files import make_folder
 
 Watching = AbstractContextManager[tuple[Listener, Callable[[str], Progress]]]
@@ -75,10 +77,10 @@ def prepare(
     original = config = simulation_settings(chosen.settings(scale), above)
     place = folder = out or Path("runs") / chosen.name
     if without:
-        config, folder = counterfactual.settings(config, without, folder)
+        config, folder = settings(config, without, folder)
     run = preparation.prepare(config, folder)  # refuses settings before a file is read
     if without:
-        counterfactual.check_original(original, place)
+        check_original(original, place)
         make_folder(folder.parent)
     return run
 
@@ -151,6 +153,45 @@ def _report(
         ],
         seeds={"simulation": config.seed},
         measurements=result.measurements,
-        limits=[*counterfactual.caveat(config, folder.parent.parent), *result.limits],
+        limits=[*caveat(config, folder.parent.parent), *result.limits],
         artifacts=[{"path": str(folder / last.adapter), "sha256": None}],
     )
+
+
+CAVEAT = (
+    "This is a counterfactual federation: the one in {run} trained again without {who}, with the "
+    "same seeds, settings and other clients. It answers what the model would know if {who} had "
+    "never joined, by one training each: what chance in training does is not averaged out."
+)
+
+
+def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Simulation, Path]:
+    """Return the settings of the federation in `out` without some clients, and its folder.
+
+    Raises UsageError for an unknown client and for leaving out everybody.
+    """
+    names = config.client_names
+    for client in without:
+        if client not in names:
+            raise unknown_name_error("client", client, names)
+    left_out = [name for name in names if name in without]
+    if len(left_out) == len(names):
+        raise UsageError("--without leaves no client: there would be nothing to train.")
+    return replace(config, without=tuple(left_out)), place_of(out, left_out)
+
+
+def check_original(config: Simulation, out: Path) -> None:
+    """Raise InputError unless `out` holds the complete federation of these settings."""
+    manifest = existing_manifest(config, out)
+    if manifest is None or manifest.status != "complete":
+        raise InputError(
+            f"{out} holds no complete federation of these settings: give the same command without "
+            "--without first."
+        )
+
+
+def caveat(config: Simulation, run: Path) -> tuple[str, ...]:
+    """Return the caveat that a report has on a counterfactual federation; nothing for others."""
+    if not config.without:
+        return ()
+    return (CAVEAT.format(run=run, who=", ".join(config.without)),)

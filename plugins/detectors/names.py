@@ -1,16 +1,36 @@
-"""The detector that finds names as well, without a model: by titles, lists of names and endings."""
+"""The detector that finds names as well, without a model: by titles, lists of names and endings.
 
+Names of people in Chinese characters: after a person's role, or before a form of address.
+
+Found without a model: a surname and one or two characters of given names, where a word before or
+after says that it is a person, and what follows may follow a name. A surname is an everyday
+character as well, so "患者高血压" must not make a person of 高血压. A name that was found counts
+wherever else it stands in the text.
+"""
+
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
 from typing import ClassVar
 
-from fedaudit.api import PiiSpan
+from fedaudit.api import HAN, PiiSpan
 from fedaudit.pii.spans import resolve
 
 from .analyzer import analyzers
-from .chinese_names import chinese_names
 from .custom import custom_patterns
-from .latin_names import FoundName, latin_names, name_within
+from .latin_names import LISTED, TITLED, FoundName, latin_names, name_within
+from .name_lists import name_lists
+from .name_words import (
+    AFTER_NAMES,
+    BEFORE_NAMES,
+    BEHIND_NAMES,
+    EVERYDAY_WORDS,
+    GIVEN_CHARACTERS,
+    NO_GIVEN_NAME,
+    WORD_SURNAMES,
+)
 from .presidio import CERTAIN, Presidio
 from .scripts import can_read, fold
 
@@ -86,3 +106,123 @@ class Names(Presidio):
         names = list(latin_names(folded)) if "en" in self.languages else []
         names += chinese_names(folded) if "zh" in self.languages else []
         return [name for name in names if name.score >= self.threshold]
+
+
+_BORDER = re.compile(rf"[^{HAN}]|$")
+_HAN_ONLY = re.compile(f"[{HAN}]+")
+_COLON = re.compile(r"[:：为叫]\s*$")
+
+
+def chinese_names(text: str) -> Iterator[FoundName]:
+    """Yield the names of people in a text, in no order; none overlaps another."""
+    before, behind = _patterns()
+    spans = dict[tuple[int, int], float]()
+    names = dict[str, float]()
+    for match in behind.finditer(text):
+        start, end = match.span("name")
+        if _is_addressed(text, start, end, len(match["surname"])):
+            _add(spans, names, text, start, end, TITLED)
+    for match in before.finditer(text):
+        start = match.start("surname")
+        if end := _name_end(text, start, match.end("surname")):
+            _add(spans, names, text, start, end, LISTED)
+    for name, score in names.items():
+        for again in re.finditer(re.escape(name), text) if len(name) > 1 else ():
+            _add(spans, {}, text, *again.span(), score)
+    yield from (FoundName(start, end, score) for (start, end), score in spans.items())
+
+
+def _name_end(text: str, start: int, given: int) -> int:
+    """Return where the name ends whose given name begins at `given`; 0 where there is none."""
+    surname = text[start:given]
+    labelled = _COLON.search(text, max(0, start - 3), start) is not None
+    for length in (2, 1):
+        end = given + length
+        characters = text[given:end]
+        if not _HAN_ONLY.fullmatch(characters) or len(characters) < length:
+            continue
+        if any(char in NO_GIVEN_NAME for char in characters) or _is_word(text[start:end]):
+            continue
+        usual = sum(char in _given() for char in characters)
+        closed = _BORDER.match(text, end) is not None
+        goes_on = closed or text.startswith(AFTER_NAMES, end)
+        if len(surname) > 1 and goes_on:
+            return end
+        if labelled and closed and (usual or surname not in WORD_SURNAMES):
+            return end
+        if surname in WORD_SURNAMES:
+            if usual == length and (closed or (goes_on and length == 2)):
+                return end
+            if usual and closed and length == 2:
+                return end
+        elif (
+            (length == 2 and closed)
+            or (usual == length and (length == 2 or goes_on))
+            or (length == 2 and usual and goes_on)
+        ):
+            return end
+    return 0
+
+
+def _is_addressed(text: str, start: int, end: int, surname: int) -> bool:
+    """Tell whether what stands before a form of address is a name."""
+    given = text[start + surname : end]
+    if _is_word(text[start:end]) or any(char in NO_GIVEN_NAME for char in given):
+        return False
+    if given:
+        known = all(char in _given() for char in given)
+        return known or (text[start] not in WORD_SURNAMES and any(c in _given() for c in given))
+    previous = text[start - 1 : start]
+    return (
+        not previous
+        or not re.match(f"[{HAN}]", previous)
+        or previous in NO_GIVEN_NAME + "请找给由是见问让叫"
+    )
+
+
+def _is_word(string: str) -> bool:
+    return string[:2] in EVERYDAY_WORDS or any(
+        string[i : i + 2] in _words() for i in range(len(string) - 1)
+    )
+
+
+def _add(
+    spans: dict[tuple[int, int], float],
+    names: dict[str, float],
+    text: str,
+    start: int,
+    end: int,
+    score: float,
+) -> None:
+    """Add a name unless it overlaps one that was added before."""
+    if not any(start < other_end and other_start < end for other_start, other_end in spans):
+        spans[start, end] = score
+        names.setdefault(text[start:end], score)
+
+
+@cache
+def _given() -> frozenset[str]:
+    return (name_lists().han_given | frozenset(GIVEN_CHARACTERS)) - frozenset(NO_GIVEN_NAME)
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return everyday words of two characters, by Faker's and spaCy's lists."""
+    lists = (
+        import_module("faker.providers.lorem.zh_CN").Provider.word_list,
+        import_module("spacy.lang.zh.stop_words").STOP_WORDS,
+    )
+    return frozenset(word for words in lists for word in words if len(word) == 2)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of a name after a person's role, and before a form of address."""
+    surnames = "|".join(sorted(name_lists().han, key=lambda name: (-len(name), name)))
+    roles = "|".join(sorted(BEFORE_NAMES, key=len, reverse=True))
+    before = rf"(?:{roles})(?:\s*[:：]|为|叫)?\s*(?P<surname>{surnames})(?=[{HAN}])"
+    behind = (
+        rf"(?P<name>(?P<surname>{surnames})[{HAN}]{{0,2}}?)"
+        rf"(?:{'|'.join(BEHIND_NAMES)})"
+    )
+    return re.compile(before), re.compile(behind)

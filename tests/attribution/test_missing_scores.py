@@ -1,6 +1,6 @@
 """What a report says of rounds and estimates that nobody scored."""
 
-from fedaudit.attribution import missing_scores
+from fedaudit.attribution import report
 from fedaudit.attribution.scores import RoundScores, Scores
 
 
@@ -22,15 +22,15 @@ def scores(absent, count=4, rounds=(1, 2, 3, 5)):
 
 def test_each_clients_missing_rounds_are_listed():
     found = scores({"c0": (2,), "c1": (1, 2, 3), "c2": (2, 5), "c3": (1, 2, 3, 5)})
-    assert missing_scores.caveats(found) == [
+    assert report.caveats(found) == [
         "rounds without scores: 4",
         "rounds without an estimate of a client, which took no part in them or was left out: "
         "c0 in 2; c1 in 1 to 3; c2 in 2, 5",
     ]
-    assert missing_scores.caveats(scores({}, rounds=(1, 2))) == []
+    assert report.caveats(scores({}, rounds=(1, 2))) == []
 
 
 def test_a_limit_stays_short_with_many_clients():
     found = scores({f"c{n}": (1,) for n in range(100)}, count=100, rounds=(1, 2))
-    [limit] = missing_scores.caveats(found)
+    [limit] = report.caveats(found)
     assert limit.endswith("c19 in 1; and of 80 more")

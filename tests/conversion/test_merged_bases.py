@@ -13,7 +13,7 @@ from test_layouts import imported
 
 from fedaudit.api.errors import InputError
 from fedaudit.audit import target
-from fedaudit.conversion.continuity import part_cosines, restart_notes
+from fedaudit.conversion.pipeline import part_cosines, restart_notes
 
 CARD = (
     "---\nbase_model: fedaudit-nano\nlibrary_name: peft\ntags:\n- lora\n- {}\n- trl\n---\n\n# It\n"

@@ -11,7 +11,7 @@ from flower_run import LORA, A, Grid, initial, needs_flower, record_of
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import check_consecutive, open_federation, recording_caveats
-from fedaudit.flower import record, rules, strategy
+from fedaudit.flower import record, strategy
 from fedaudit.flower.mods import node_name, reply_name
 from fedaudit.flower.strategy import lora_table
 
@@ -170,10 +170,10 @@ def test_an_accountants_epsilon_is_written():
         privacy_spent=lambda: spent,
         accountant=SimpleNamespace(config=config),
     )
-    told = rules.privacy(wrapper)
+    told = strategy.privacy(wrapper)
     assert (told["epsilon"], told["delta"], told["releases"]) == (2.5, 1e-5, 4)
     assert told["neighboring_relation"] == "add-or-remove-one"
-    assert rules.privacy(SimpleNamespace()) is None
+    assert strategy.privacy(SimpleNamespace()) is None
 
 
 def test_rules_of_flower_are_ours_by_name_and_options(tmp_path):
@@ -185,18 +185,18 @@ def test_rules_of_flower_are_ours_by_name_and_options(tmp_path):
     class Renamed(FedProx):
         pass
 
-    adam = rules.aggregation(FedAdam(eta=0.5, beta_1=0.8, beta_2=0.9, tau=0.01))
+    adam = strategy.aggregation(FedAdam(eta=0.5, beta_1=0.8, beta_2=0.9, tau=0.01))
     assert adam == {
         "name": "fedadam",
         "options": {"rate": 0.5, "beta1": 0.8, "beta2": 0.9, "tau": 0.01},
     }
-    assert rules.aggregation(Renamed(proximal_mu=0.3)) == {
+    assert strategy.aggregation(Renamed(proximal_mu=0.3)) == {
         "name": "fedprox",
         "options": {"mu": 0.3},
     }
-    assert rules.known_class(FedMedian()) == ""
+    assert strategy.known_class(FedMedian()) == ""
     for made in (FedAdam(), FedProx(), FedMedian()):
-        said = rules.aggregation(made)
+        said = strategy.aggregation(made)
         registry.create("aggregation", said["name"], said["options"])
 
 

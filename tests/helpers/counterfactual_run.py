@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedaudit.simulation import counterfactual
+from fedaudit.simulation import session
 from fedaudit.simulation.runner import simulate
 
 
@@ -14,6 +14,6 @@ def train(small, run):
     """Return the settings of a federation in `run`, and where the one without c1 is."""
     config = replace(small, clients=3, central=True)
     simulate(config, run, listener=silent)
-    other, place = counterfactual.settings(config, ["c1"], run)
+    other, place = session.settings(config, ["c1"], run)
     simulate(other, place, listener=silent)
     return config, place

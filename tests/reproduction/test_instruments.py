@@ -9,7 +9,8 @@ from fedaudit.api.progress import no_progress
 from fedaudit.audit.request import ExposureRequest, InferenceRequest
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
-from fedaudit.reproduction import audits, instruments, memorization
+from fedaudit.reproduction import audits, instruments
+from fedaudit.reproduction import variant as variants
 
 REDACTOR = Redactor(b"k" * 32)
 
@@ -23,7 +24,7 @@ def asked(monkeypatch):
         made.append(request)
         return SimpleNamespace(report=study_report(), revealed=())
 
-    for module in (audits, instruments, memorization):
+    for module in (audits, instruments, variants):
         monkeypatch.setattr(module, "run_audit", run)
     return made
 
@@ -58,12 +59,12 @@ def test_inference_is_about_the_victim_and_exposure_of_the_global_adapter(place,
 def test_a_deployed_defence_answers_as_the_victims_model(place, small, asked, monkeypatch):
     """But exposure and memorization are the global adapter's, which the others have."""
     monkeypatch.setattr(audits, "is_deployed", lambda variant, place: True)
-    monkeypatch.setattr(memorization, "is_deployed", lambda variant, place: True)
+    monkeypatch.setattr(variants, "is_deployed", lambda variant, place: True)
     variant = Variant(
         name="v", attacks=("contextual",), infer={}, exposure=True, memorize={}, keys=("none",)
     )
     list(instruments.measure_inference_and_exposure(variant, place, small, REDACTOR, bars))
-    list(memorization.measure_memorization(variant, place, small, REDACTOR, bars))
+    list(variants.measure_memorization(variant, place, small, REDACTOR, bars))
     inference, exposure, memorized = asked
     assert (inference.client, inference.keys) == ("c1", ("none",))
     assert (exposure.client, exposure.round) == (None, small.rounds)

@@ -5,8 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.records import Measurement
-from fedaudit.reproduction.ratios import beyond_base_rows, gating_overheads, training_overheads
-from fedaudit.reproduction.variant import secure_gate_rows
+from fedaudit.reproduction.variant import (
+    beyond_base_rows,
+    gating_overheads,
+    secure_gate_rows,
+    training_overheads,
+)
 
 
 def test_steps_are_set_against_the_training():

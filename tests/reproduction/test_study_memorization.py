@@ -10,7 +10,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import parse
 from fedaudit.report.document import write
-from fedaudit.reproduction import memorization
+from fedaudit.reproduction import variant as variants
 from fedaudit.reproduction.claims import check_claims
 from fedaudit.reproduction.pooling import average_ratios, pool_counts
 
@@ -122,7 +122,7 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
     table = {"name": "long", "memorize": {"prefix_length": 300}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     config = replace(small, device="cpu")
-    [report] = memorization.measure_memorization(
+    [report] = variants.measure_memorization(
         variant, federation.path, config, None, lambda title: None
     )
     why = "no client has a text of at least 320 tokens"
@@ -144,14 +144,14 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
 def test_a_variant_without_the_table_measures_nothing():
     variant = parse({**PROFILE, "study": [{"name": "none"}], "claims": []}).study[0]
     assert variant.memorize is None
-    assert list(memorization.measure_memorization(variant, Path("nowhere"), None, None, None)) == []
+    assert list(variants.measure_memorization(variant, Path("nowhere"), None, None, None)) == []
 
 
 def test_a_wrong_option_is_named_with_the_nearest(federation, small):
     table = {"name": "a", "memorize": {"prefix_lenght": 3}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     with pytest.raises(UsageError, match=r"variant a memorize.*Did you mean 'prefix_length'"):
-        list(memorization.measure_memorization(variant, federation.path, small, None, None))
+        list(variants.measure_memorization(variant, federation.path, small, None, None))
 
 
 def ratio(value, low, high, n, variant, *, metric="mr_inter", reason=""):
@@ -206,10 +206,10 @@ def test_what_is_measured_is_the_variants_to_say(
     federation, small, monkeypatch, table, adapter, number
 ):
     asked = []
-    monkeypatch.setattr(memorization, "run_audit", lambda r, *_: asked.append(r) or Done())
+    monkeypatch.setattr(variants, "run_audit", lambda r, *_: asked.append(r) or Done())
     variant = parse({**PROFILE, "study": [{"name": "a", "memorize": {}, **table}], "claims": []})
     assert list(
-        memorization.measure_memorization(variant.study[0], federation.path, small, None, None)
+        variants.measure_memorization(variant.study[0], federation.path, small, None, None)
     ) == [0]
     [request] = asked
     assert request.adapter == (adapter and str(federation.path / adapter))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
-from fedaudit.reproduction import scheduler
-from fedaudit.reproduction.scheduler import _next, _workers, default_jobs, run_tasks
+from fedaudit.reproduction import runner
+from fedaudit.reproduction.runner import _next, _workers, default_jobs, run_tasks
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 
@@ -102,8 +102,8 @@ def test_what_is_wrong_in_one_does_not_end_the_others(tmp_path, monkeypatch):
         with ThreadPoolExecutor(count) as pool:
             yield pool
 
-    monkeypatch.setattr(scheduler, "processes", threads)
-    monkeypatch.setattr(scheduler, "_quietly", run)
+    monkeypatch.setattr(runner, "processes", threads)
+    monkeypatch.setattr(runner, "_quietly", run)
     watch = Watch(
         variant=lambda *_: None, training=lambda event: None, bar=lambda title: lambda *at: None
     )

@@ -3,9 +3,8 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import Simulation, SumQuerySettings
 from fedaudit.simulation.preparation import prepare
-from fedaudit.simulation.server.queries import SumQuerySettings
 
 
 def test_options_of_no_plugin_are_refused_with_the_setting_that_names_it():

@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.counterfactual import check_origin, find_counterpart
 from fedaudit.federation.folder import latest, open_federation
-from fedaudit.simulation import counterfactual
+from fedaudit.simulation import session
 from fedaudit.simulation.rounds import participants
 from fedaudit.simulation.runner import simulate
 
@@ -99,21 +99,21 @@ def test_that_of_another_federation_is_refused(three, federation, small, tmp_pat
 def test_whom_nobody_can_leave_out(three, without, kind, message):
     config, run, _ = three
     with pytest.raises(kind, match=message):
-        counterfactual.settings(config, without, run)
+        session.settings(config, without, run)
 
 
 def test_the_federation_itself_comes_first(three, tmp_path):
     config, run, _ = three
     with pytest.raises(InputError, match="without --without first"):
-        counterfactual.check_original(config, tmp_path / "nothing")
+        session.check_original(config, tmp_path / "nothing")
     with pytest.raises(InputError, match=r"another run .it differs in seed"):
-        counterfactual.check_original(replace(config, seed=1), run)
+        session.check_original(replace(config, seed=1), run)
 
 
 def test_that_somebody_was_left_out_is_a_setting_that_differs(three):
     config, run, _ = three
     with pytest.raises(InputError, match=r"another run .it differs in without\)"):
-        counterfactual.check_original(config, run / "without/c1")
+        session.check_original(config, run / "without/c1")
 
 
 def test_a_round_of_nobody_is_refused(small, tmp_path):

@@ -5,11 +5,15 @@ does not matter how requests are split, or whether some are repeated because a p
 """
 
 import os
+import pickle
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import torch
@@ -30,7 +34,6 @@ from fedaudit.engine.device import device_for
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.parallel.capacity import ResourceShare
-from fedaudit.engine.parallel.process_pool import ProcessBackend
 from fedaudit.engine.parallel.protocol import (
     EngineCall,
     EngineConfig,
@@ -41,7 +44,8 @@ from fedaudit.engine.parallel.protocol import (
     load_and_describe,
 )
 from fedaudit.engine.parallel.ray_cluster import RayCluster
-from fedaudit.engine.parallel.worker_pool import WorkerPool
+from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
+from fedaudit.system import processes
 
 PIECES = 4
 """Pieces per process into which requests are split: with fewer, processes would wait for the last
@@ -262,3 +266,69 @@ def local_engine(engine: Engine) -> LocalEngine:
     if not isinstance(local, LocalEngine):
         raise UsageError("This needs the model itself: an engine that only answers will not do.")
     return local
+
+
+class ProcessBackend:
+    """Starts processes, which load an engine at their first question, and calls functions there."""
+
+    location = "in a process of its own"
+    fewer = "--engine local"
+
+    def __init__(self) -> None:
+        self._pools: dict[int, ProcessPoolExecutor] = {}
+        self._numbers = count()
+
+    def start(self) -> tuple[int, "Future[Any]"]:
+        """Start a process; return its number and a future that is done once it runs."""
+        number, pool = next(self._numbers), processes.fresh_pool(1)
+        self._pools[number] = pool
+        with processes.ignoring_interrupts():
+            return number, _or_lost(pool.submit(int))
+
+    def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
+        """Call a question's function in a process; return a future of the result."""
+        function, value = question
+        try:
+            return _or_lost(self._pools[worker].submit(_answer, function, value))
+        except BrokenProcessPool as error:  # the process died while idle
+            gone: Future[Any] = Future()
+            gone.set_exception(WorkerDied(type(error).__name__))
+            return gone
+
+    def stop(self, worker: int) -> None:
+        """End a process."""
+        if pool := self._pools.pop(worker, None):
+            processes.end_pool(pool)
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in list(self._pools):
+            self.stop(worker)
+
+
+def _answer(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return function(value); an error that cannot be pickled is raised as a RuntimeError."""
+    try:
+        return function(value)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            raise RuntimeError(traceback.format_exc()) from None
+        raise
+
+
+def _or_lost(future: "Future[Any]") -> "Future[Any]":
+    """Return a future of the same result, or of WorkerDied if the process died."""
+    outcome: Future[Any] = Future()
+
+    def tell(done: "Future[Any]") -> None:
+        try:
+            outcome.set_result(done.result())
+        except (BrokenProcessPool, CancelledError) as error:
+            outcome.set_exception(WorkerDied(type(error).__name__))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    future.add_done_callback(tell)
+    return outcome

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fedaudit.api.records import Target
 from fedaudit.engine.device import DTYPES
 from fedaudit.engine.loading import checkpoint, loader, saved_tokenizer
 from fedaudit.engine.loading.adapter_shapes import empty_model
+from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
 from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
@@ -25,7 +26,6 @@ from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.spending import RequestBudget
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
-from fedaudit.engine.vllm.adapter import write_plain_adapter
 from fedaudit.engine.vllm.installation import find_vllm
 from fedaudit.engine.vllm.options import RANKS, VllmOptions
 from fedaudit.engine.vllm.server import BASE, TOKENIZER, ServerArgs, VllmServer
@@ -205,3 +205,49 @@ def lora_target_modules(model: torch.nn.Module) -> list[str]:
             if isinstance(module, torch.nn.Linear | Conv1D) and module is not head
         }
     )
+
+
+def write_plain_adapter(
+    folder: Path, out: Path, model: torch.nn.Module, modules: Collection[str]
+) -> int:
+    """Write the adapter in `folder` into `out` with one rank and scaling 1; return the rank.
+
+    Per-module ranks and scalings, rank-stabilised scaling and selections by pattern are folded into
+    the matrices, so that nothing depends on how vLLM reads them. `model` is the base, with or
+    without its weights, and `modules` are the last parts of the names of layers that vLLM adapts.
+
+    Raises InputError for an adapter that is not plain LoRA for this base, or that adapts other
+    layers, which vLLM would silently ignore.
+    """
+    try:
+        plain = lora.read(folder)
+    except InputError as error:
+        reason = str(error).replace("cannot be combined", "cannot be served by vLLM")
+        raise InputError(f"{reason} Use --engine local.") from None
+    if adapters.copies(folder):
+        raise InputError(
+            f"{folder} brings layers of its own beside LoRA, which vLLM does not serve: use "
+            "--engine local."
+        )
+    rank = max(a.shape[0] for a, _ in plain.pairs.values())
+    tensors: dict[str, torch.Tensor] = {}
+    for name, (a, b) in plain.pairs.items():
+        if name.rpartition(".")[2] not in modules:
+            raise InputError(f"{folder} adapts {name}, which vLLM does not: use --engine local.")
+        lora.layer_of(model, plain, name)
+        missing = rank - a.shape[0]
+        scaled = (b.double() * plain.scales[name]).to(b.dtype)
+        tensors[lora.ROOT + name + lora.A] = torch.nn.functional.pad(a, (0, 0, 0, missing))
+        tensors[lora.ROOT + name + lora.B] = torch.nn.functional.pad(scaled, (0, missing))
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "",
+        "r": rank,
+        "lora_alpha": rank,
+        "target_modules": sorted({name.rpartition(".")[2] for name in plain.pairs}),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    adapters.write({name: t.contiguous() for name, t in tensors.items()}, config, out)
+    return rank

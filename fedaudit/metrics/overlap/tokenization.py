@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from string import punctuation
+from typing import Any
 
 from fedaudit.api.scripts import HAN
-
-from .stemming import stem
-from .treebank import tokenize_between
 
 _MEMORY = 1 << 17
 """The maximum number of pieces in the cache."""
@@ -134,3 +132,111 @@ def _han_terms(token: str) -> bytes:
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     other_words = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]
     return b"".join([*map(_code, pairs), *map(_terms, other_words)])
+
+
+_STEPS = (
+    ("_step1a", ("s",)),
+    ("_step1b", ("ed", "ing")),
+    ("_step1c", ("y",)),
+    (
+        "_step2",
+        (
+            *("tional", "enci", "anci", "izer", "bli", "alli", "entli", "eli", "ousli", "ization"),
+            *("ation", "ator", "alism", "iveness", "fulness", "ousness", "aliti", "iviti"),
+            *("biliti", "fulli", "logi"),
+        ),
+    ),
+    ("_step3", ("icate", "ative", "alize", "iciti", "ical", "ful", "ness")),
+    (
+        "_step4",
+        (
+            *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ent", "ion", "ou", "ism"),
+            *("ate", "iti", "ous", "ive", "ize"),
+        ),
+    ),
+    ("_step5a", ("e",)),
+    ("_step5b", ("ll",)),
+)
+"""The steps of NLTK's stemmer, each with the endings without which it does not change a word."""
+
+
+def stem(word: str) -> str:
+    """Return the stem that NLTK's PorterStemmer gives a lower-case word."""
+    irregular, steps = _porter()
+    if word in irregular:
+        return str(irregular[word])
+    if len(word) > 2:
+        for step, endings in steps:
+            if word.endswith(endings):
+                word = step(word)
+    return word
+
+
+@cache
+def _porter() -> tuple[Any, list[tuple[Any, tuple[str, ...]]]]:
+    """Return NLTK's irregular words, and its steps with their endings."""
+    from nltk.stem.porter import PorterStemmer
+
+    stemmer = PorterStemmer()
+    return stemmer.pool, [(getattr(stemmer, name), endings) for name, endings in _STEPS]
+
+
+_PAD = r" \g<0> "
+_BEFORE_PADDING = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r'^"', "``"),
+        (r"``", _PAD),
+        (r"([ (\[{<])(\"|'{2})", r"\1 `` "),
+        (r"([:,])([^\d])", r" \1 \2"),
+        (r"[:,]$", _PAD),
+        (r"\.\.\.", _PAD),
+        (r"[;@#$%&]", _PAD),
+        (r"([^.])(\.)([\])}>\"']*)\s*$", r"\1 \2\3 "),
+        (r"[?!]", _PAD),
+        (r"([^'])' ", r"\1 ' "),
+        (r"[\]\[(){}<>]", _PAD),
+        (r"--", _PAD),
+    )
+]
+_AFTER_PADDING = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"''|\"", " '' "),
+        (r"([^' ])('[sSmMdD]|') ", r"\1 \2 "),
+        (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
+        (r"(?i)\b(can)(not)\b", r" \1 \2 "),
+        (r"(?i)\b(d)('ye)\b", r" \1 \2 "),
+        (r"(?i)\b(gim|lem)(me)\b", r" \1 \2 "),
+        (r"(?i)\b(gon)(na)\b", r" \1 \2 "),
+        (r"(?i)\b(got)(ta)\b", r" \1 \2 "),
+        (r"(?i)\b(more)('n)\b", r" \1 \2 "),
+        (r"(?i)\b(wan)(na)(?=\s)", r" \1 \2 "),
+        (r"(?i) ('t)(is|was)\b", r" \1 \2 "),
+    )
+]
+_DIVIDED = re.compile(r"--|cannot|gimme|gonna|gotta|lemme|wanna")
+_PLAIN = re.compile(r"[(\[{<]*([\w/+*=~^|§°€£-]+)[\])}>;:?!,]*")
+"""A word that no rule splits, between brackets and marks that are tokens of their own."""
+
+
+def tokens(sentence: str) -> list[str]:
+    """Return the tokens of a sentence; only its last full stop is a token of its own."""
+    for pattern, replacement in _BEFORE_PADDING:
+        sentence = pattern.sub(replacement, sentence)
+    sentence = f" {sentence} "
+    for pattern, replacement in _AFTER_PADDING:
+        sentence = pattern.sub(replacement, sentence)
+    return sentence.split()
+
+
+def tokenize_between(piece: str, before: str, after: str) -> list[str]:
+    """Return the tokens of a lower-case piece of a sentence; punctuation may be left out.
+
+    `before` and `after` are the neighbouring words, or empty at the ends of the sentence.
+    """
+    plain = _PLAIN.fullmatch(piece[:-1] if piece[-1:] == "." and not after else piece)
+    if plain and not _DIVIDED.search(piece):
+        return [plain[1]]  # punctuation is no word
+    words = tokens(" ".join(w for w in (before, piece, after) if w))
+    return words[bool(before) : len(words) - bool(after)]

@@ -9,12 +9,13 @@ from urllib.parse import quote
 from fedaudit.report.index.entries import RunEntry
 from fedaudit.report.index.tables import (
     NO_VERDICT,
+    Trend,
     counts,
     folder_of,
     problems_table,
     trend_tables,
+    trends,
 )
-from fedaudit.report.index.trends import Trend, trends
 from fedaudit.report.number_format import percent
 from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables.table import NONE

@@ -21,6 +21,7 @@ from fedaudit.api import (
     Document,
     Estimate,
     InputError,
+    Measurement,
     Result,
 )
 from fedaudit.extraction.targets import (
@@ -29,8 +30,9 @@ from fedaudit.extraction.targets import (
     left_out_text,
 )
 from fedaudit.metrics.privacy.roc import auc
+from fedaudit.metrics.significance import clustered_share
 
-from . import counterfactual, likelihood_ratio, organisation, text_baseline
+from . import likelihood_ratio, organisation, text_baseline
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
@@ -106,7 +108,7 @@ class Membership(Attack):
         rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
         rows += p_value_rows(context, inside, outside, scope, refusal)
         rows += likelihood_ratio.rows(context, inside, outside, scope, refusal)
-        rows += counterfactual.rows(self.name, context, inside, outside)
+        rows += counterfactual_rows(self.name, context, inside, outside)
         short = len(members) + len(non_members) - len(inside) - len(outside)
         limits = list(self._limits(context, by_text, short))
         if shared := len(records) - len(exclusive):
@@ -214,3 +216,32 @@ def _exclusive_records(context: AttackContext) -> list[Document]:
     same = {d.text for d in context.attacker} == {d.text for d in records}
     counted = replace(context, attacker=()) if context.victim is not None and same else context
     return exclusive_documents(counted)
+
+
+KIND = "counterfactual"
+
+
+def counterfactual_rows(
+    plugin: str,
+    context: AttackContext,
+    members: Sequence[ScoredRecord],
+    nonmembers: Sequence[ScoredRecord],
+) -> Iterator[Measurement]:
+    """Yield the mean memorization of members and of held-out records; nothing without a model.
+
+    Held-out records are a control: nobody trained on them with or without the client.
+    """
+    if context.counterfactual is None:
+        return
+    for name, records in (("members", members), ("held-out", nonmembers)):
+        values = [record.memorization() for record in records]
+        groups = [record.document.group or record.document.id for record in records]
+        low, high = clustered_share(values, groups, seed=context.seed)
+        yield Measurement.mean(
+            Estimate(sum(values) / len(values), low, high),
+            len(records),
+            kind=KIND,
+            plugin=plugin,
+            metric="counterfactual_memorization",
+            scope={"of": name, "unit": "record", "without": context.without},
+        )

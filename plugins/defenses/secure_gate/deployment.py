@@ -1,7 +1,21 @@
-"""What a client deploys: its fused adapters, its keys and its gate, in a folder of its own."""
+"""What a client deploys: its fused adapters, its keys and its gate, in a folder of its own.
 
+The weights are what nevergrad's NGOpt finds within [-bound, bound], as in LoRAHub. It minimises the
+mean token loss on a few texts of the organisation plus psi times the SUM of the weights' absolute
+values (equation 7; LoRAHub takes their mean). Each adapter alone is suggested to it, so that the
+fused one is never worse than either under this objective.
+
+For two weights and at most 100 evaluations NGOpt is COBYLA, which draws nothing at random: it
+begins at the better adapter alone. The seed would only matter if it gave up before the budget is
+spent.
+"""
+
+import math
 import random
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,10 +25,12 @@ from fedaudit.api import (
     Document,
     FinishedFederation,
     Measurement,
+    ModelEngine,
+    Progress,
+    TargetError,
+    no_progress,
     text_start,
 )
-
-from .fusion import fuse
 
 if TYPE_CHECKING:
     from .gate import GateDesign
@@ -131,3 +147,162 @@ def _target(folder: Path) -> Any:
 
 def _row(kind: Any, metric: str, value: float, scope: dict[str, Any]) -> Measurement:
     return Measurement(kind=kind, plugin=PLUGIN, metric=metric, value=value, scope=scope)
+
+
+Weights = tuple[float, float]
+SINGLE_WEIGHTS: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
+"""The first adapter alone, and the second."""
+MAX_BUDGET = 100
+"""Beyond this NGOpt builds a metamodel under a time limit, so that no seed makes it repeatable;
+nevergrad 1.0.12 cannot build it at all with numpy 2.4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fused:
+    """How two adapters were fused, and what it gained on the query set."""
+
+    weights: Weights
+    loss: float
+    """Mean token loss of the fused adapter, in nats, without the penalty."""
+    objective: float
+    """The loss plus psi times the sum of the weights' absolute values: what was minimised."""
+    first: float
+    """Loss of the first adapter alone."""
+    second: float
+    """Loss of the second adapter alone."""
+    evaluations: int
+    """How many different weights were tried."""
+
+
+def fuse(
+    engine: ModelEngine,
+    first: Path,
+    second: Path,
+    query: Sequence[Sequence[int]],
+    out: Path,
+    *,
+    psi: float = 0.01,
+    budget: int = 40,
+    bound: float = 1.5,
+    seed: int,
+    progress: Progress = no_progress,
+) -> Fused:
+    """Write the best weighted sum of two adapters into the folder `out`, and return its weights.
+
+    `query` are token sequences. The engine is afterwards as it was. Raises InputError for adapters
+    that cannot be summed and for a query set without a token to predict, TargetError for a loss
+    that is not finite.
+    """
+    from fedaudit.engine.lora import composition
+    from fedaudit.engine.parallel.engine import local_engine
+    from fedaudit.federation import adapters
+
+    with composition.attached_composition(local_engine(engine), (first, second)) as pair:
+        fused = search(
+            lambda weights: pair.loss(weights, query),
+            psi=psi,
+            budget=budget,
+            bound=bound,
+            seed=seed,
+            progress=progress,
+        )
+    adapters.write(*composition.weighted_sum((first, second), fused.weights), out)
+    return fused
+
+
+def search(
+    loss: Callable[[Weights], float],
+    *,
+    psi: float,
+    budget: int,
+    bound: float,
+    seed: int,
+    progress: Progress = no_progress,
+) -> Fused:
+    """Return the weights of the lowest loss plus psi * sum |w| that `budget` evaluations find.
+
+    Each adapter alone is evaluated first, and counts. Of equals, the first that was tried wins.
+    """
+    if not 2 <= budget <= MAX_BUDGET:
+        raise ValueError(f"The fusion's budget must be at least 2 and at most {MAX_BUDGET}.")
+    if psi < 0 or not 1 <= bound < math.inf:
+        raise ValueError("The fusion's psi must be at least 0, and its bound at least 1.")
+    losses: dict[Weights, float] = {}
+
+    def objective(weights: Weights) -> float:
+        if weights not in losses:
+            losses[weights] = _finite(loss(weights), weights)
+        return losses[weights] + psi * sum(map(abs, weights))
+
+    with _random_numbers_kept():
+        _ask(objective, budget, bound, seed, progress)
+    best = min(losses, key=objective)
+    return Fused(
+        weights=best,
+        loss=losses[best],
+        objective=objective(best),
+        first=losses[SINGLE_WEIGHTS[0]],
+        second=losses[SINGLE_WEIGHTS[1]],
+        evaluations=len(losses),
+    )
+
+
+def _ask(
+    objective: Callable[[Weights], float], budget: int, bound: float, seed: int, progress: Progress
+) -> None:
+    """Have NGOpt ask for `budget` values of the objective, both adapters alone first."""
+    import nevergrad
+    import numpy as np
+
+    space = nevergrad.p.Array(init=np.zeros(2), lower=-bound, upper=bound)
+    space.random_state = np.random.RandomState(seed % 2**32)
+    optimizer = nevergrad.optimizers.NGOpt(space, budget=budget, num_workers=1)
+    for weights in reversed(SINGLE_WEIGHTS):  # what is suggested last is asked first
+        optimizer.suggest(np.array(weights))
+    try:
+        with _quiet():
+            for number in range(1, budget + 1):
+                candidate = optimizer.ask()
+                first, second = map(float, candidate.value)
+                value = objective((first, second))
+                progress(number, budget)
+                if number < budget:  # the last would start a needless search in a thread
+                    optimizer.tell(candidate, value)
+    finally:
+        # That thread lives until its optimizer is gone, and Python waits for the thread: no
+        # traceback may keep a reference to the optimizer.
+        del optimizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what COBYLA says of settings that nevergrad chose."""
+    from nevergrad.common.errors import FinishedUnderlyingOptimizerWarning
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "COBYLA: Invalid", UserWarning)
+        warnings.simplefilter("ignore", FinishedUnderlyingOptimizerWarning)
+        yield
+
+
+@contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """Restore the global random states: nevergrad draws from them, even when it is imported."""
+    import numpy as np
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _finite(loss: float, weights: Weights) -> float:
+    """Return `loss`; raises TargetError unless it is a finite number."""
+    if not math.isfinite(loss):
+        first, second = weights
+        raise TargetError(
+            f"The loss of the adapters fused by {first:.3g} and {second:.3g} is not finite."
+        )
+    return loss

@@ -1,7 +1,7 @@
 """What FewFedPIT and FedMIT have in common: where a client's further examples come from."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -9,20 +9,24 @@ from pathlib import Path
 from fedaudit.api import (
     Defense,
     Document,
+    Engine,
     FinishedFederation,
     InputError,
+    Measurement,
     PromptTemplate,
     Result,
     Target,
     TrainedClient,
 )
 
-from . import filter_counts, measurements
+from . import filter_counts
 from .demonstrations import usable_documents
-from .generation import ExampleGenerator, Recipe, fits_context
+from .filter_counts import FILTERS, FilterCounts
+from .generation import ExampleGenerator, GeneratedExamples, Recipe, fits_context
+from .instruction_following import scores
 from .prompt_layout import prompt_layout
-from .selection import count_selection, select_candidates
-from .selection_criteria import Method
+from .selection_criteria import Losses, Method, select_examples
+from .similarity import SimilarityIndex, whole_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +168,9 @@ class SelfGeneration(Defense):
             f"{self.name}: no example of {', '.join(bare)} has an input, so none is shown with one."
         ]
         return Result(
-            measurements=tuple(measurements.rows(self.name, counts_by_client)),
+            measurements=tuple(rows(self.name, counts_by_client)),
             limits=(
-                *measurements.filter_caveats(self.name, counts_by_client, self.keep),
+                *filter_caveats(self.name, counts_by_client, self.keep),
                 *(caveats if bare else ()),
             ),
         )
@@ -175,3 +179,138 @@ class SelfGeneration(Defense):
 def _with_turn_ids(examples: Sequence[Document], turn: TrainedClient) -> list[Document]:
     """Return the examples with ids of this turn."""
     return [replace(d, id=f"made-{turn.round}-{number}") for number, d in enumerate(examples)]
+
+
+Turns = Mapping[tuple[int, str], FilterCounts]
+"""The counts of each round's clients."""
+
+
+def rows(plugin: str, turns: Turns) -> list[Measurement]:
+    """Return what every filter dropped, in all rounds and in each, and what was kept in each.
+
+    `dropped` is a share of the new examples of all clients that reached the filter; one that
+    nothing reached has no row. `kept` is of the client that kept fewest.
+    """
+    measurements = list(_dropped_rows(plugin, {}, list(turns.values())))
+    for number in sorted({number for number, _ in turns}):
+        counts_by_client = {client: counts for (n, client), counts in turns.items() if n == number}
+        measurements += _dropped_rows(plugin, {"round": number}, list(counts_by_client.values()))
+        measurements.append(_fewest_kept(plugin, number, counts_by_client))
+    return measurements
+
+
+def _dropped_rows(
+    plugin: str, shared_scope: Mapping[str, object], all_counts: Sequence[FilterCounts]
+) -> Iterable[Measurement]:
+    reached = [counts.reached() for counts in all_counts]
+    for name in FILTERS:
+        n, hits = (sum(by_filter[name][index] for by_filter in reached) for index in (0, 1))
+        if not n:
+            continue
+        yield Measurement.rate(
+            hits,
+            n,
+            kind="defense",
+            plugin=plugin,
+            metric="dropped",
+            scope={**shared_scope, "filter": name},
+        )
+
+
+def _fewest_kept(
+    plugin: str, number: int, counts_by_client: Mapping[str, FilterCounts]
+) -> Measurement:
+    client = min(counts_by_client, key=lambda name: (counts_by_client[name].kept_count, name))
+    return Measurement(
+        kind="defense",
+        plugin=plugin,
+        metric="kept",
+        value=counts_by_client[client].kept_count,
+        scope={
+            "round": number,
+            "client": client,
+            "clients": len(counts_by_client),
+            "mean": round(
+                sum(counts.kept_count for counts in counts_by_client.values())
+                / len(counts_by_client),
+                3,
+            ),
+            "highest": round(max(counts.highest for counts in counts_by_client.values()), 4),
+            "alike": sum(counts.alike for counts in counts_by_client.values()),
+        },
+    )
+
+
+def filter_caveats(plugin: str, turns: Turns, keep: int) -> list[str]:
+    """Return in which turns fewer than `keep` examples were left, and what dropped most there."""
+    short = [turn for turn in sorted(turns) if turns[turn].kept_count < keep]
+    if not short:
+        return []
+    dropped = {
+        name: sum(turns[turn].dropped.get(name, 0) for turn in short)
+        for name in FILTERS
+        if name != "selection"
+    }
+    most = max(dropped, key=lambda name: dropped[name])
+    attempts = sum(turns[turn].asked for turn in short)
+    numbers = sorted({number for number, _ in short})
+    return [
+        f"{plugin}: in {len(short):,} of {len(turns):,} turns (rounds {_list_numbers(numbers)}) "
+        f"a client kept fewer than {keep} examples of its own making; of {attempts:,} new "
+        f"instructions asked for there, {dropped[most]:,} were lost because {FILTERS[most]}."
+    ]
+
+
+def _list_numbers(numbers: Sequence[int]) -> str:
+    """Return numbers separated by commas, runs of three or more as first and last."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    spelt = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(spelt)
+
+
+def select_candidates(
+    engine: Engine,
+    target: Target,
+    template: PromptTemplate,
+    candidates: Sequence[Document],
+    *,
+    keep: int,
+    method: Method = "ifs",
+    seed: int = 0,
+) -> list[Document]:
+    """Return the `keep` candidates that `method` prefers under `target`, in the order they came in.
+
+    Training uses that order and not the score's, so that it depends only on which candidates are
+    kept. A candidate that the model's context does not hold is never kept.
+    """
+    losses: Sequence[Losses | None] = [Losses(0.0, 0.0)] * len(candidates)
+    if method != "random":  # which looks at no score
+        pairs = [(template.prompt(d.instruction, d.input), d.output) for d in candidates]
+        losses = scores(engine, target, pairs)
+    keys = [whole_text(candidate) for candidate in candidates]
+    return [
+        candidates[i] for i in sorted(select_examples(losses, keep, method, keys=keys, seed=seed))
+    ]
+
+
+def count_selection(
+    generation: GeneratedExamples,
+    selected: Sequence[Document],
+    examples: Sequence[Document],
+    recipe: Recipe,
+) -> FilterCounts:
+    """Return the counts of a round that keeps `selected` of what was made from `examples`."""
+    text_index, answers = (
+        SimilarityIndex(map(whole_text, examples)),
+        SimilarityIndex(d.output for d in examples),
+    )
+    counts = generation.counts
+    counts.drop("selection", len(generation.candidates) - len(selected))
+    counts.highest = max((text_index(whole_text(example)) for example in selected), default=0.0)
+    counts.alike = sum(answers(example.output) > recipe.similarity for example in selected)
+    return counts

@@ -3,10 +3,17 @@
 The teacher prefers green tokens, a share gamma of all that a secret key chooses anew behind every
 token. A model that is trained on such texts prefers them too (radioactivity), and its answers show
 more of them than gamma.
+
+Keys that nobody has: what z a text has under them, and so how far chance alone takes it.
+
+Without a watermark a key makes every choice of a text green with the chance gamma, whatever the
+other choices. So a null key needs no lists of its own: a hash of it and the choice says green.
+Under the same null keys, texts that have choices in common have scores in common.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,9 +34,7 @@ from fedaudit.api import (
 
 from . import textseal
 from .detection import Detector, check_gamma, upper_tail, z_score
-from .nulls import null_scores
 from .schemes import SCHEMES
-from .secret import detector_of, salt_of, secret_value, vocabulary_size
 from .texts import continue_text, key_of, rewrite, text_beginnings, text_of
 from .writing import WritingConfig, WritingJob, write
 
@@ -251,3 +256,103 @@ def _key(seed: int, index: int) -> int:
 def _one_of(option: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ValueError(f"{option} must be one of {', '.join(choices)}.")
+
+
+def null_scores(choices: "np.ndarray", gamma: float, count: int, *, salt: int) -> tuple[float, ...]:
+    """Return z under each of `count` null keys, of distinct choices, int64 (n, columns).
+
+    z = (G - gamma n) / sqrt(gamma (1 - gamma) n), to four places; zeros where n is 0. It does not
+    depend on the order of the choices. `salt` is 64 bits that tell these null keys from others.
+    """
+    import numpy as np
+
+    from fedaudit.engine.generation.sampler import uniforms
+
+    if not (len(choices) and count):
+        return (0.0,) * count
+    keys = _hashes(choices, salt)
+    scale = float(np.sqrt(gamma * (1 - gamma) * len(keys)))
+    green = [
+        int((uniforms(keys, np.full_like(keys, null), 0) < gamma).sum()) for null in range(count)
+    ]
+    return tuple(round((hits - gamma * len(keys)) / scale, 4) for hits in green)
+
+
+def _hashes(rows: "np.ndarray", salt: int) -> "np.ndarray":
+    """Return 64 bits for each row."""
+    import numpy as np
+
+    from fedaudit.engine.generation.sampler import splitmix64
+
+    state = np.full(len(rows), salt, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in rows.T:
+            state = splitmix64(state ^ column.astype(np.uint64))
+    return state
+
+
+def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
+    """Return the test that a secret describes.
+
+    Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
+    another size than the engine's, or for a gamma that is not tested.
+    """
+    begin = text_start(engine)
+    _check_gamma(secret)
+    try:
+        detector = Detector(
+            scheme=secret["scheme"],
+            key=int(secret["key"]),
+            gamma=float(secret["gamma"]),
+            vocabulary=int(secret["vocabulary"]),
+            width=int(secret["width"]),
+            bos=begin[0] if begin else None,
+            repeats="pair",
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise InputError("The secret of this kgw watermark is damaged.") from None
+    vocabulary = vocabulary_size(engine)
+    if (
+        SCHEMES[detector.scheme].uses_vocabulary_size
+        and vocabulary
+        and vocabulary != detector.vocabulary
+    ):
+        raise InputError(
+            f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
+            f"tokens, and the model's has {vocabulary}: its green lists would be different."
+        )
+    return detector
+
+
+def _check_gamma(secret: Mapping[str, Any]) -> None:
+    """Raise InputError for a secret that another version made with a gamma that is not tested."""
+    gamma = secret_value(secret, "gamma", float)
+    if 0 < gamma < 1:  # others are no gamma at all: the secret is damaged
+        try:
+            check_gamma(gamma)
+        except ValueError as error:
+            raise InputError(f"This kgw watermark cannot be tested: {error}") from None
+
+
+def secret_value(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
+    """Return a value of a secret, made by `kind`; raises InputError where there is none such."""
+    try:
+        return kind(secret[name])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise InputError("The secret of this kgw watermark is damaged.") from None
+
+
+def salt_of(secret: Mapping[str, Any]) -> int:
+    """Return 64 bits that only the owner can work out, the key and the prompts together.
+
+    Choices depend on the key where lists are shared. Without a salt, whoever knew the answers could
+    try keys by the null scores, which are not secret.
+    """
+    text = json.dumps(dict(secret), sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def vocabulary_size(engine: Engine) -> int:
+    """Return the vocabulary's size in the model's configuration; 0 of an engine without a model."""
+    base = getattr(engine, "base", None)
+    return int(base.model.config.get_text_config().vocab_size) if base else 0

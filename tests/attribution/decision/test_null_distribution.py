@@ -130,7 +130,7 @@ def test_settled_counts_standard_deviations_too():
 
 def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     """A client says 60 of 80 things in each of five rounds, the global model 50 of them once."""
-    from fedaudit_plugins.watermarks.kgw.nulls import null_scores
+    from fedaudit_plugins.watermarks.kgw.watermark import null_scores
 
     gamma, nulls, rng = 0.25, 256, np.random.default_rng(3)
     things = np.arange(400).reshape(-1, 1)

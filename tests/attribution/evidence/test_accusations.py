@@ -7,7 +7,7 @@ from single_round import single_round
 
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
-from fedaudit.attribution.evidence import opened_marks
+from fedaudit.attribution.evidence import verification
 
 CLIENTS = [f"c{at}" for at in range(10)]
 
@@ -18,7 +18,7 @@ def checks(tmp_path, z, **levels):
     report = reporting.decided_report(
         scores, tmp_path / "s.json", start_time=datetime.now(UTC), federations=0, **levels
     ).to_json()
-    found = opened_marks.check_accusations(report, scores, list(scores.marks), None, None)
+    found = verification.check_accusations(report, scores, list(scores.marks), None, None)
     return report["findings"], list(found)
 
 

@@ -11,7 +11,7 @@ import torch
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
-from fedaudit.engine import local, multi_target
+from fedaudit.engine import local
 from fedaudit.engine.loading import module_patterns
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora.merge import MAX_MERGED
@@ -122,7 +122,7 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
 @pytest.mark.parametrize("many", [1, 10**9], ids=["in turn", "together"])
 def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch, many):
     """A kept traceback holds every frame below, and with it what they have not closed."""
-    monkeypatch.setattr(multi_target, "MIN_MERGED_QUESTIONS", many)
+    monkeypatch.setattr(local, "MIN_MERGED_QUESTIONS", many)
     engine = LocalEngine(tiny())
     scores = engine.score(BASE, ROWS)
 
@@ -189,7 +189,7 @@ def test_many_questions_are_answered_alike_one_adapter_at_a_time(
     other = tiny_models.write(tiny(), tmp_path / "other", r=3, seed=5)
     asked = [target(folder), BASE, target(other)]
     together = LocalEngine(tiny()).answers(asked, ROWS, new=9, decoding=decoding)
-    monkeypatch.setattr(multi_target, "MIN_MERGED_QUESTIONS", len(ROWS))
+    monkeypatch.setattr(local, "MIN_MERGED_QUESTIONS", len(ROWS))
     told = []
     apart = LocalEngine(tiny(), batch_size=3).answers(
         asked, ROWS, new=9, decoding=decoding, progress=lambda *event: told.append(event)

@@ -11,7 +11,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.parallel import engine, ray_cluster
-from fedaudit.engine.parallel.process_pool import ProcessBackend
+from fedaudit.engine.parallel.engine import ProcessBackend
 from fedaudit.engine.parallel.protocol import EngineConfig
 from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.system import processes

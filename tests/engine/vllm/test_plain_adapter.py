@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.lora import adapter as lora
-from fedaudit.engine.vllm.adapter import write_plain_adapter
-from fedaudit.engine.vllm.engine import lora_target_modules
+from fedaudit.engine.vllm.engine import lora_target_modules, write_plain_adapter
 from fedaudit.federation import adapters
 
 

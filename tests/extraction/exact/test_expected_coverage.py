@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.engine import PrefixProbabilities
-from fedaudit.extraction.exact.accumulators import WalkSums
 from fedaudit.extraction.exact.expected_coverage import DrawProbabilities, WalkedStrings, log_missed
-from fedaudit.extraction.exact.walk import DRAWS, WalkResult
+from fedaudit.extraction.exact.walk import DRAWS, WalkResult, WalkSums
 from fedaudit.extraction.query_plan import Query
 
 SAMPLES = 3

@@ -27,8 +27,7 @@ from fedaudit.cache.answers import (
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
-from fedaudit.extraction.exact.accumulators import GIVES, KEPT_PREFIXES, WalkSums
-from fedaudit.extraction.exact.walk import walk_prefixes
+from fedaudit.extraction.exact.walk import GIVES, KEPT_PREFIXES, WalkSums, walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
 

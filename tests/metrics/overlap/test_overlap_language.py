@@ -26,9 +26,7 @@ from fedaudit.metrics.overlap.punkt import (
     known_model,
 )
 from fedaudit.metrics.overlap.sentences import sentences, splitter
-from fedaudit.metrics.overlap.stemming import stem
-from fedaudit.metrics.overlap.tokenization import term_code, words
-from fedaudit.metrics.overlap.treebank import tokens
+from fedaudit.metrics.overlap.tokenization import stem, term_code, tokens, words
 
 # fmt: off
 PARTS = [

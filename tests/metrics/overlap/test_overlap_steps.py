@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pan_reference import clusters as slow_clusters
 
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, explain, prepare_text
-from fedaudit.metrics.overlap.filtering import _drop_overlaps
+from fedaudit.metrics.overlap.classifier import _drop_overlaps
 from fedaudit.metrics.overlap.passages import seed_clusters
 from fedaudit.metrics.overlap.seeds import Pair
 from fedaudit.metrics.overlap.tokenization import term_code

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from fedaudit_plugins.attacks.untargeted.benign import matched_controls
-from fedaudit_plugins.attacks.untargeted.benign_prompts import (
+from fedaudit_plugins.attacks.untargeted.benign import (
     GENERAL,
     GENERAL_CHINESE,
+    matched_controls,
     prompts_by_origin,
 )
 from hypothesis import given

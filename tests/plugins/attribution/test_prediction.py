@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from baseline_trial import vector
-from fedaudit_plugins.attribution import prediction
+from fedaudit_plugins.attribution import fldetector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,12 +35,12 @@ def test_the_compact_form_is_the_dense_recursion(pairs, sign):
     steps = rng.normal(size=(pairs, SIZE))
     changes = sign * steps @ curvature
     v = rng.normal(size=SIZE)
-    found = prediction.hessian_product(
+    found = fldetector.hessian_product(
         [vector(*s) for s in steps], [vector(*y) for y in changes], vector(*v)
     )
     np.testing.assert_allclose(flat(found), dense(steps, changes) @ v, rtol=1e-8)
     # The latest pair is met exactly, whatever came before.
-    met = prediction.hessian_product(
+    met = fldetector.hessian_product(
         [vector(*s) for s in steps], [vector(*y) for y in changes], vector(*steps[-1])
     )
     np.testing.assert_allclose(flat(met), changes[-1], rtol=1e-8)
@@ -48,8 +48,8 @@ def test_the_compact_form_is_the_dense_recursion(pairs, sign):
 
 def test_nothing_moved_and_nothing_changed_are_no_division_by_zero():
     zero, one = vector(0.0, 0.0), vector(1.0, 2.0)
-    assert flat(prediction.hessian_product([zero], [one], one)).tolist() == [0.0, 0.0]
-    assert flat(prediction.hessian_product([one], [zero], one)).tolist() == [0.0, 0.0]
+    assert flat(fldetector.hessian_product([zero], [one], one)).tolist() == [0.0, 0.0]
+    assert flat(fldetector.hessian_product([one], [zero], one)).tolist() == [0.0, 0.0]
 
 
 def rounds_of(tables):
@@ -62,7 +62,7 @@ def test_one_number_by_hand():
     # .05. "b" sent .6, then .35: as expected.
     tables = [{"a": 0.8, "b": 1.2}, {"a": 0.4, "b": 0.6}, {"a": 0.1, "b": 0.35}]
     tables = [{c: {"w": torch.tensor([x])} for c, x in table.items()} for table in tables]
-    first, second, third = prediction.distances(rounds_of(tables), history=5)
+    first, second, third = fldetector.distances(rounds_of(tables), history=5)
     assert first == second == {}
     assert third == {"a": pytest.approx(0.05, abs=1e-7), "b": pytest.approx(0.0, abs=1e-7)}
 
@@ -73,7 +73,7 @@ def test_a_client_that_stayed_away_is_expected_to_have_moved_as_far_as_the_model
     # 1 + 1 + 3 = 5: expected 1 + 2 * 5 = 11.
     tables = [{"a": 1.0, "b": 1.0}, {"a": 1.0}, {"a": 3.0}, {"b": 10.0}]
     tables = [{c: {"w": torch.tensor([x])} for c, x in table.items()} for table in tables]
-    *_, last = prediction.distances(rounds_of(tables), history=5)
+    *_, last = fldetector.distances(rounds_of(tables), history=5)
     assert last == {"b": pytest.approx(1.0)}
 
 
@@ -112,7 +112,7 @@ def test_every_round_is_the_slow_reference(history):
         }
         for t in range(7)
     ]
-    found = prediction.distances(rounds_of(tables), history)
+    found = fldetector.distances(rounds_of(tables), history)
     wanted = slow(tables, history)
     assert [far.keys() for far in found] == [far.keys() for far in wanted]
     assert sum(map(len, found)) > 10
@@ -127,20 +127,20 @@ def test_order_does_not_matter_and_the_unit_goes_through(factor, order, sign):
     drawn = [{f"c{i}": rng.normal(size=SIZE) for i in range(4)} for _ in range(4)]
     tables = [{c: vector(*x) for c, x in table.items()} for table in drawn]
     other = [{f"c{i}": vector(*(sign * factor * table[f"c{i}"])) for i in order} for table in drawn]
-    found = prediction.distances(rounds_of(tables), 2)
-    for far, scaled in zip(found, prediction.distances(rounds_of(other), 2), strict=True):
+    found = fldetector.distances(rounds_of(tables), 2)
+    for far, scaled in zip(found, fldetector.distances(rounds_of(other), 2), strict=True):
         assert scaled == {client: pytest.approx(factor * far[client]) for client in far}
 
 
 def test_a_round_of_nobody_is_passed_over():
     tables = [{"a": vector(1.0, 2.0)}, {}, {"a": vector(2.0, 1.0)}, {"a": vector(0.0, 1.0)}]
     without = [table for table in tables if table]
-    found = prediction.distances(rounds_of(tables), 5)
+    found = fldetector.distances(rounds_of(tables), 5)
     assert found[1] == {}
-    assert found[3] == prediction.distances(rounds_of(without), 5)[2] != {}
+    assert found[3] == fldetector.distances(rounds_of(without), 5)[2] != {}
 
 
 def test_updates_of_other_shapes_are_refused():
     tables = [{"a": vector(1.0, 2.0)}, {"b": {"a": torch.ones(1), "b": torch.ones(2, 1)}}]
     with pytest.raises(InputError, match="The update of b has other tensors"):
-        prediction.distances(rounds_of(tables), 5)
+        fldetector.distances(rounds_of(tables), 5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fedaudit_plugins.secure_aggregation import flower, flower_protocol
-from fedaudit_plugins.secure_aggregation.vectors import flatten, layout_of, unflatten
+from fedaudit_plugins.secure_aggregation.flower import flatten, layout_of, unflatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

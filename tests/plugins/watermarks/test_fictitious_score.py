@@ -4,7 +4,7 @@ import math
 from itertools import permutations, product
 
 import pytest
-from fedaudit_plugins.watermarks.fictitious import scoring, texts, wording, world
+from fedaudit_plugins.watermarks.fictitious import scoring, watermark, wording, world
 from fedaudit_plugins.watermarks.fictitious.scoring import Null
 from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious
 from hypothesis import given
@@ -193,7 +193,7 @@ def test_the_law_under_the_draw_is_what_enumerating_every_draw_gives(secret):
     law = [count / (512 * 3**4) for count in counts]
     law[0] += 510 / 512
     assert sum(law) == pytest.approx(1)
-    score = texts.score(entity, said, seed=seed, options=options)
+    score = watermark.score(entity, said, seed=seed, options=options)
     assert score.p_value == pytest.approx(law[3] + law[4] + law[2] / 2)
     assert score.chance == pytest.approx(sum(law[1:]))
     assert score.hits == 1

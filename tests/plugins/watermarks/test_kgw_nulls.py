@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from fedaudit_plugins.watermarks.kgw.detection import Detector, z_score
-from fedaudit_plugins.watermarks.kgw.nulls import null_scores
+from fedaudit_plugins.watermarks.kgw.watermark import null_scores
 from hypothesis import given
 from hypothesis import strategies as st
 

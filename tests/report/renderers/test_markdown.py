@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from markdown_text import parsed
 
 from fedaudit.report.redaction import is_hidden, make_visible
-from fedaudit.report.renderers.markdown import render
-from fedaudit.report.renderers.markdown_blocks import escape
+from fedaudit.report.renderers.markdown import escape, render
 from fedaudit.report.tables import overview
 
 STRUCTURE = {

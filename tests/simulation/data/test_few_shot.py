@@ -18,9 +18,8 @@ from fedaudit.engine.embeddings import embed, load_embedder
 from fedaudit.simulation import rounds
 from fedaudit.simulation.client.trainer import rate_at, schedule_span
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.settings import FewShot, Partition, Records
-from fedaudit.simulation.initialization import documents, split
+from fedaudit.simulation.initialization import documents, few_shot_documents, split
 
 
 def made(count):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.caveats import data_caveats
 from fedaudit.simulation.data.settings import Records
 from fedaudit.simulation.initialization import documents
+from fedaudit.simulation.runner import data_caveats
 
 
 def settings(folder, texts, limit):

@@ -15,9 +15,9 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution import shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.simulation import rounds
+from fedaudit.simulation.config import SumQuerySettings
 from fedaudit.simulation.runner import simulate
 from fedaudit.simulation.server import secure_aggregation as secured
-from fedaudit.simulation.server.queries import SumQuerySettings
 
 IDEAL = {"name": "ideal", "threshold": 2}
 RULES = ("fedit", "flora")

@@ -1,8 +1,8 @@
 """Which documents say something of their own behind the cut: by hand, in three scripts."""
 
 import pytest
-from fedaudit_plugins.attacks.completion.own_words import splits_with_own_words
 from fedaudit_plugins.attacks.completion.pairs import DocumentSplit
+from fedaudit_plugins.attacks.completion.verbatim import splits_with_own_words
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, Target

@@ -4,7 +4,7 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from fedaudit_plugins.attacks.membership import neighbours, reader
+from fedaudit_plugins.attacks.membership import reader
 from fedaudit_plugins.attacks.membership.scored_record import ScoredRecord
 from hypothesis import given
 from hypothesis import strategies as st
@@ -301,10 +301,10 @@ def test_neighbours_add_a_score():
     asked = case(0.4)
     found = rows(attack(neighbours=3).run(asked))["auc", "neighbourhood", None]
     ids = {one.text: asked.engine.tokenize([one.text])[0].ids for one in (*MEMBERS, *OTHERS)}
-    every = neighbours.dictionary(ids.values())
+    every = reader.dictionary(ids.values())
 
     def score(text):
-        near = neighbours.sample_neighbours(ids[text], every, count=3, seed=0)
+        near = reader.sample_neighbours(ids[text], every, count=3, seed=0)
         [own] = asked.engine.score(TUNED, [ids[text]])
         return membership_scores.neighbourhood(own, asked.engine.score(TUNED, near))
 
@@ -316,14 +316,14 @@ def test_neighbours_add_a_score():
 
 def test_neighbours_differ_in_few_tokens_and_depend_on_nothing_else():
     text = tuple(range(400))
-    every = neighbours.dictionary([text, (400, 401)])
+    every = reader.dictionary([text, (400, 401)])
     assert every == tuple(range(402))
-    [one] = neighbours.sample_neighbours(text, every, count=1, seed=0)
+    [one] = reader.sample_neighbours(text, every, count=1, seed=0)
     changed = sum(a != b for a, b in zip(text, one, strict=True))
     # 400 tokens at 0.15: 60, with a standard deviation of 7.
     assert 32 <= changed <= 88
-    assert neighbours.sample_neighbours(text, every, count=3, seed=0)[0] == one
-    assert neighbours.sample_neighbours(text, every, count=1, seed=1) != [one]
+    assert reader.sample_neighbours(text, every, count=3, seed=0)[0] == one
+    assert reader.sample_neighbours(text, every, count=1, seed=1) != [one]
 
 
 def test_what_is_compressed_is_what_is_read():

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from fedaudit_plugins.defenses.secure_gate import fusion
+from fedaudit_plugins.defenses.secure_gate import deployment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def bowl(weights):
 
 
 def test_the_minimum_is_where_the_derivative_of_loss_and_penalty_is_zero():
-    found = fusion.search(bowl, **OPTIONS | {"psi": 0.1})
+    found = deployment.search(bowl, **OPTIONS | {"psi": 0.1})
     # 2 (a - 0.7) + 0.1 = 0 and 2 (b + 0.4) - 0.1 = 0
     assert found.weights == pytest.approx((0.65, -0.35), abs=2e-3)
     # 0.05^2 + 0.05^2 + 2, and 0.1 * (0.65 + 0.35) on top
@@ -37,21 +37,21 @@ def test_the_minimum_is_where_the_derivative_of_loss_and_penalty_is_zero():
 
 def test_the_penalty_is_the_sum_of_the_weights():
     losses = {(1.0, 0.0): 3.0, (0.0, 1.0): 2.5}
-    found = fusion.search(lambda w: losses.get(w, 9.0), **OPTIONS | {"psi": 0.25, "budget": 2})
-    assert found == fusion.Fused(
+    found = deployment.search(lambda w: losses.get(w, 9.0), **OPTIONS | {"psi": 0.25, "budget": 2})
+    assert found == deployment.Fused(
         weights=(0.0, 1.0), loss=2.5, objective=2.75, first=3.0, second=2.5, evaluations=2
     )
     # A third of the loss at (1, 0.5), which COBYLA asks next, costs 0.25 * 1.5, not their mean.
     losses[1.0, 0.5] = losses[0.5, 1.0] = 1.0
-    found = fusion.search(lambda w: losses.get(w, 9.0), **OPTIONS | {"psi": 0.25, "budget": 6})
+    found = deployment.search(lambda w: losses.get(w, 9.0), **OPTIONS | {"psi": 0.25, "budget": 6})
     assert (found.loss, found.objective) == (1.0, 1.375)
 
 
 def test_a_heavy_penalty_keeps_weights_small_and_none_leaves_them_alone():
-    free = fusion.search(bowl, **OPTIONS | {"psi": 0.0})
+    free = deployment.search(bowl, **OPTIONS | {"psi": 0.0})
     assert free.weights == pytest.approx((0.7, -0.4), abs=2e-3)
     assert free.objective == free.loss
-    light, heavy = (fusion.search(bowl, **OPTIONS | {"psi": psi}) for psi in (0.1, 0.5))
+    light, heavy = (deployment.search(bowl, **OPTIONS | {"psi": psi}) for psi in (0.1, 0.5))
     sizes = [sum(map(abs, found.weights)) for found in (free, light, heavy)]
     assert sizes == sorted(sizes, reverse=True)
     assert free.loss < light.loss < heavy.loss
@@ -70,7 +70,7 @@ def test_it_is_never_worse_than_one_adapter_alone_and_keeps_to_its_bounds(wave, 
         (a, b), (p, q, r, s, t, u) = weights, wave
         return p * math.sin(q * a + r * b) + s * math.cos(t * a - u * b)
 
-    found = fusion.search(loss, psi=psi, budget=budget, bound=bound, seed=0)
+    found = deployment.search(loss, psi=psi, budget=budget, bound=bound, seed=0)
     assert found.objective <= min(found.first, found.second) + psi
     assert found.objective == min(loss(w) + psi * (abs(w[0]) + abs(w[1])) for w in set(asked))
     assert found.loss == loss(found.weights)
@@ -95,26 +95,26 @@ def test_nothing_global_has_a_say_or_is_changed():
         random.seed(seed)
         np.random.seed(seed)
         before = random.getstate(), np.random.get_state()[1].tolist()
-        found.append(fusion.search(bowl, **OPTIONS))
+        found.append(deployment.search(bowl, **OPTIONS))
         assert (random.getstate(), np.random.get_state()[1].tolist()) == before
-    assert found[0] == found[1] == fusion.search(bowl, **OPTIONS)
+    assert found[0] == found[1] == deployment.search(bowl, **OPTIONS)
     assert not helpers()
 
 
 def test_nothing_is_printed_whatever_the_budget(capfd):
     for budget in (2, 3, 4, 5, 100):  # warnings are errors here
-        fusion.search(bowl, **OPTIONS | {"budget": budget})
-        fusion.search(lambda w: 1.0, **OPTIONS | {"budget": budget})
+        deployment.search(bowl, **OPTIONS | {"budget": budget})
+        deployment.search(lambda w: 1.0, **OPTIONS | {"budget": budget})
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
 def test_a_loss_that_is_no_number_ends_the_search_and_its_thread(value):
     def loss(weights):
-        return bowl(weights) if weights in fusion.SINGLE_WEIGHTS else value
+        return bowl(weights) if weights in deployment.SINGLE_WEIGHTS else value
 
     with pytest.raises(TargetError, match=r"fused by 1 and 0\.5|fused by 1\.5 and 0") as error:
-        fusion.search(loss, **OPTIONS)
+        deployment.search(loss, **OPTIONS)
     assert "\n" not in str(error.value)
     assert error.value.__traceback__ is not None  # as long as it is kept
     assert not helpers()
@@ -122,7 +122,7 @@ def test_a_loss_that_is_no_number_ends_the_search_and_its_thread(value):
 
 def test_progress_counts_questions():
     seen = []
-    fusion.search(bowl, **OPTIONS | {"budget": 5}, progress=lambda *counts: seen.append(counts))
+    deployment.search(bowl, **OPTIONS | {"budget": 5}, progress=lambda *counts: seen.append(counts))
     assert seen == [(number, 5) for number in range(1, 6)]
 
 
@@ -133,7 +133,7 @@ def test_progress_counts_questions():
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match="The fusion's"):
-        fusion.search(bowl, **OPTIONS | wrong)
+        deployment.search(bowl, **OPTIONS | wrong)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_the_fused_adapter_on_disk_is_what_was_found(engine, pair, query, tmp_pa
 
     targets = [Target(name="base"), *(Target(name="x", adapter=str(f)) for f in pair)]
     before = [engine.score(target, query) for target in targets]
-    found = fusion.fuse(engine, *pair, query, tmp_path / "fused", seed=1)
+    found = deployment.fuse(engine, *pair, query, tmp_path / "fused", seed=1)
     assert [engine.score(target, query) for target in targets] == before
     assert loss_of(engine, tmp_path / "fused", query) == pytest.approx(found.loss, rel=1e-6)
     assert found.first == pytest.approx(loss_of(engine, pair[0], query), rel=1e-5)
@@ -185,7 +185,7 @@ def test_one_seed_gives_one_adapter_and_the_order_of_the_query_set_does_not_matt
     engine, pair, query, tmp_path
 ):
     runs = [
-        fusion.fuse(engine, *pair, rows, tmp_path / str(n), seed=7, budget=12)
+        deployment.fuse(engine, *pair, rows, tmp_path / str(n), seed=7, budget=12)
         for n, rows in enumerate((query, query, query[::-1]))
     ]
     assert runs[0] == runs[1]
@@ -197,6 +197,6 @@ def test_one_seed_gives_one_adapter_and_the_order_of_the_query_set_does_not_matt
 
 def test_a_query_set_without_a_token_to_predict_writes_nothing(engine, pair, tmp_path):
     with pytest.raises(InputError, match="no text has two tokens"):
-        fusion.fuse(engine, *pair, [[1], []], tmp_path / "fused", seed=1)
+        deployment.fuse(engine, *pair, [[1], []], tmp_path / "fused", seed=1)
     assert not (tmp_path / "fused").exists()
     assert engine.model is engine.base.model

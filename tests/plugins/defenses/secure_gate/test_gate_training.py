@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.secure_gate import batches, training
-from fedaudit_plugins.defenses.secure_gate.batches import BatchSampler, draw_evenly, standardise
+from fedaudit_plugins.defenses.secure_gate import training
 from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
-from fedaudit_plugins.defenses.secure_gate.training import is_sure, train
+from fedaudit_plugins.defenses.secure_gate.training import (
+    BatchSampler,
+    draw_evenly,
+    is_sure,
+    standardise,
+    train,
+)
 from fedaudit_plugins.defenses.secure_gate.training_examples import (
     GateExamples,
     malformed_key,
@@ -139,13 +144,13 @@ def test_a_batch_has_as_many_rows_of_each_sort_in_the_right_class():
     torch.manual_seed(0)
     net = network(3, 3)
     states, classes = BatchSampler(toy()).draw(net)
-    rows = batches.ROWS
+    rows = training.ROWS
     assert len(states) == len(classes) == 5 * rows
     assert classes.bincount().tolist() == [4 * rows, rows // 2, rows // 2]
     for index, sign in ((2, 1), (1, -1)):
         shown = states[classes == index]
         torch.testing.assert_close(shown.mean(0)[0].item(), sign * 50.0, atol=0.1, rtol=0)
-        assert (shown[:, 0] - sign * 50).abs().max() < 5 * batches.NOISE
+        assert (shown[:, 0] - sign * 50).abs().max() < 5 * training.NOISE
     # the near ones are about a valid state, but never on it, and are refused
     near = states[3 * rows : 4 * rows]
     assert (near[:, 0].abs() > 25).all()
@@ -158,7 +163,7 @@ def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
     some = BatchSampler(toy())
     with torch.random.fork_rng():
         worst = some.hard_negative_states(net)
-    monkeypatch.setattr(batches, "ROWS", batches.CANDIDATES)
+    monkeypatch.setattr(training, "ROWS", training.CANDIDATES)
     every = some.hard_negative_states(net)
     refused = net(every).softmax(-1)[:, 0]
     assert torch.allclose(net(worst).softmax(-1)[:, 0], refused.sort().values[: len(worst)])

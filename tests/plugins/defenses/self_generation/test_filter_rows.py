@@ -1,8 +1,8 @@
 """What the filters dropped, as rows of a report."""
 
 import pytest
+from fedaudit_plugins.defenses.self_generation.defense import filter_caveats, rows
 from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
-from fedaudit_plugins.defenses.self_generation.measurements import filter_caveats, rows
 
 from fedaudit.metrics.intervals import wilson
 

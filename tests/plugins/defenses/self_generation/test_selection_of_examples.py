@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from fedaudit_plugins.defenses.self_generation.defense import count_selection, select_candidates
 from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
 from fedaudit_plugins.defenses.self_generation.generation import GeneratedExamples, Recipe
-from fedaudit_plugins.defenses.self_generation.selection import count_selection, select_candidates
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import TEMPLATES
