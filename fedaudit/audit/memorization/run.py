@@ -32,7 +32,7 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.engine import CachingEngine
 from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, SPLITTER
 
 KNOWN_TOKENS = 32
 """The number of tokens of a known text by which the prompt start is chosen."""
@@ -100,7 +100,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationInputs]):
     def config(self) -> dict[str, Any]:
         """Return the settings, with the prefix length that was chosen."""
         protocol = asdict(self._protocol)
-        return {**super().config(), "protocol": protocol, "sentences": splitter()}
+        return {**super().config(), "protocol": protocol, "sentences": SPLITTER}
 
     def measure(self, engine: Engine) -> AuditResults:
         """Let the models continue every prefix, and compare the results with the clients' texts."""

@@ -21,12 +21,13 @@ from .paraphrase import (
     paraphrases,
     sentence_pairs,
 )
-from .sentences import splitter
+from .sentences import SPLITTER
 from .settings import DEFAULT, ORIGINAL, OverlapSettings
 
 __all__ = [
     "DEFAULT",
     "ORIGINAL",
+    "SPLITTER",
     "CachedScores",
     "Category",
     "EntityFinder",
@@ -46,5 +47,4 @@ __all__ = [
     "prepare_text",
     "prepare_texts",
     "sentence_pairs",
-    "splitter",
 ]

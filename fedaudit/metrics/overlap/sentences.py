@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any
 
 from fedaudit.api.scripts import HAN
-from fedaudit.metrics.overlap.punkt import (
-    CANDIDATE,
-    POSSIBLE,
-    ends_plainly,
-    ends_sentence,
-    english_model,
-)
 
 Span = tuple[int, int]
+
+SPLITTER = "Punkt English"
+"""The name of the sentence splitter, for a report."""
+
+_CANDIDATE = re.compile(r"[.?!](?=(?P<after>[)\";}\]*:@'({\[?!]|\s+(?P<next>\S+)))")
+"""A possible end: followed by closing punctuation, or by white space and a word."""
+_POSSIBLE = re.compile(r"[.?!](?=[)\";}\]*:@'({\[?!]|\s+\S)")
+"""The same without groups, which is faster."""
+_PLAIN = re.compile(r"([A-Za-z][a-z]+)(?:\.|([?!]))")
 
 _MARKS = "，。、；：！？…”’』」）》】"
 _HAN_END = re.compile(
@@ -24,11 +28,47 @@ _SPACES = str.maketrans("\t\n\r\x0b\x0c", "     ")
 _OTHER_SPACE = re.compile(r"[\t\n\r\x0b\x0c]")
 
 
-def splitter() -> str:
-    """Return the name of the sentence splitter, for a report."""
-    return (
-        "Punkt English" if english_model() else "Punkt's rules, without its list of abbreviations"
+@cache
+def punkt() -> Any:
+    """Return NLTK's splitter with its English model, and with the closing marks of NLTK 3.9."""
+    from nltk.tokenize.punkt import PunktLanguageVars, PunktParameters, PunktSentenceTokenizer
+    from punkt.data import english
+
+    # mypy refuses a subclass of an untyped class.
+    marks = type(
+        "Marks", (PunktLanguageVars,), {"_re_non_word_chars": r"(?:[)\";}\]\*:@\'\({\[?!])"}
     )
+    model = PunktParameters()
+    model.abbrev_types = set(english.ABBREV_TYPES)
+    model.collocations = set(english.COLLOCATIONS)
+    model.sent_starters = set(english.SENT_STARTERS)
+    model.ortho_context.update(english.ORTHO_CONTEXT)
+    return PunktSentenceTokenizer(model, lang_vars=marks())
+
+
+@cache
+def _unsure_words() -> frozenset[str]:
+    """Return the words behind which a full stop may end no sentence."""
+    from punkt.data import english
+
+    return frozenset(english.ABBREV_TYPES) | {first for first, _ in english.COLLOCATIONS}
+
+
+@lru_cache(maxsize=1 << 14)
+def ends_plainly(word: str) -> bool:
+    """Tell whether a word ends a sentence, whatever follows it except a full stop.
+
+    That holds for words of plain letters that end in "?" or "!", and for those that end in "." and
+    are neither a known abbreviation nor the first word of a collocation.
+    """
+    plain = _PLAIN.fullmatch(word)
+    return plain is not None and (bool(plain[2]) or plain[1].lower() not in _unsure_words())
+
+
+@lru_cache(maxsize=1 << 14)
+def ends_sentence(context: str) -> bool:
+    """Tell whether the candidate in "word." + what follows ends a sentence."""
+    return bool(punkt().text_contains_sentbreak(context))
 
 
 def sentences(text: str, *, han: bool = False) -> list[Span]:
@@ -66,7 +106,7 @@ def _raw(text: str) -> list[Span]:
             spans.append((begin, stop + 1))
             begin = after
             continue
-        match = CANDIDATE.match(text, stop)
+        match = _CANDIDATE.match(text, stop)
         if match and ends_sentence(text[word:stop] + match.group() + match["after"]):
             spans.append((begin, match.end()))
             begin = match.start("next") if match["next"] else match.end()
@@ -78,7 +118,7 @@ def _candidates(text: str) -> list[Span]:
     """Return the start of each word with a possible sentence end, and its last such end."""
     spaced = text.translate(_SPACES) if _OTHER_SPACE.search(text) else text
     word, stop, candidates = 0, 0, list[Span]()
-    for match in POSSIBLE.finditer(text):
+    for match in _POSSIBLE.finditer(text):
         mark = match.start()
         # As in the original, a space right after the previous candidate does not count.
         space = spaced.rfind(" ", stop + 1, mark)

@@ -123,7 +123,7 @@ def _tokens(piece: str, before: str, after: str) -> list[str]:
 @lru_cache(maxsize=_MEMORY)
 def _terms(token: str) -> bytes:
     """Return the code of a token's stem; empty for under three characters or a leading mark."""
-    return _code(stem(token)) if len(token) >= 3 and token[0].isalnum() else b""
+    return _code(_stemmer().stem(token)) if len(token) >= 3 and token[0].isalnum() else b""
 
 
 def _han_terms(token: str) -> bytes:
@@ -134,100 +134,23 @@ def _han_terms(token: str) -> bytes:
     return b"".join([*map(_code, pairs), *map(_terms, other_words)])
 
 
-_STEPS = (
-    ("_step1a", ("s",)),
-    ("_step1b", ("ed", "ing")),
-    ("_step1c", ("y",)),
-    (
-        "_step2",
-        (
-            *("tional", "enci", "anci", "izer", "bli", "alli", "entli", "eli", "ousli", "ization"),
-            *("ation", "ator", "alism", "iveness", "fulness", "ousness", "aliti", "iviti"),
-            *("biliti", "fulli", "logi"),
-        ),
-    ),
-    ("_step3", ("icate", "ative", "alize", "iciti", "ical", "ful", "ness")),
-    (
-        "_step4",
-        (
-            *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ent", "ion", "ou", "ism"),
-            *("ate", "iti", "ous", "ive", "ize"),
-        ),
-    ),
-    ("_step5a", ("e",)),
-    ("_step5b", ("ll",)),
-)
-"""The steps of NLTK's stemmer, each with the endings without which it does not change a word."""
+@cache
+def _stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer
 
-
-def stem(word: str) -> str:
-    """Return the stem that NLTK's PorterStemmer gives a lower-case word."""
-    irregular, steps = _porter()
-    if word in irregular:
-        return str(irregular[word])
-    if len(word) > 2:
-        for step, endings in steps:
-            if word.endswith(endings):
-                word = step(word)
-    return word
+    return PorterStemmer()
 
 
 @cache
-def _porter() -> tuple[Any, list[tuple[Any, tuple[str, ...]]]]:
-    """Return NLTK's irregular words, and its steps with their endings."""
-    from nltk.stem.porter import PorterStemmer
+def _treebank() -> Any:
+    from nltk.tokenize.treebank import TreebankWordTokenizer
 
-    stemmer = PorterStemmer()
-    return stemmer.pool, [(getattr(stemmer, name), endings) for name, endings in _STEPS]
+    return TreebankWordTokenizer()
 
 
-_PAD = r" \g<0> "
-_BEFORE_PADDING = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r'^"', "``"),
-        (r"``", _PAD),
-        (r"([ (\[{<])(\"|'{2})", r"\1 `` "),
-        (r"([:,])([^\d])", r" \1 \2"),
-        (r"[:,]$", _PAD),
-        (r"\.\.\.", _PAD),
-        (r"[;@#$%&]", _PAD),
-        (r"([^.])(\.)([\])}>\"']*)\s*$", r"\1 \2\3 "),
-        (r"[?!]", _PAD),
-        (r"([^'])' ", r"\1 ' "),
-        (r"[\]\[(){}<>]", _PAD),
-        (r"--", _PAD),
-    )
-]
-_AFTER_PADDING = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"''|\"", " '' "),
-        (r"([^' ])('[sSmMdD]|') ", r"\1 \2 "),
-        (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
-        (r"(?i)\b(can)(not)\b", r" \1 \2 "),
-        (r"(?i)\b(d)('ye)\b", r" \1 \2 "),
-        (r"(?i)\b(gim|lem)(me)\b", r" \1 \2 "),
-        (r"(?i)\b(gon)(na)\b", r" \1 \2 "),
-        (r"(?i)\b(got)(ta)\b", r" \1 \2 "),
-        (r"(?i)\b(more)('n)\b", r" \1 \2 "),
-        (r"(?i)\b(wan)(na)(?=\s)", r" \1 \2 "),
-        (r"(?i) ('t)(is|was)\b", r" \1 \2 "),
-    )
-]
 _DIVIDED = re.compile(r"--|cannot|gimme|gonna|gotta|lemme|wanna")
 _PLAIN = re.compile(r"[(\[{<]*([\w/+*=~^|§°€£-]+)[\])}>;:?!,]*")
 """A word that no rule splits, between brackets and marks that are tokens of their own."""
-
-
-def tokens(sentence: str) -> list[str]:
-    """Return the tokens of a sentence; only its last full stop is a token of its own."""
-    for pattern, replacement in _BEFORE_PADDING:
-        sentence = pattern.sub(replacement, sentence)
-    sentence = f" {sentence} "
-    for pattern, replacement in _AFTER_PADDING:
-        sentence = pattern.sub(replacement, sentence)
-    return sentence.split()
 
 
 def tokenize_between(piece: str, before: str, after: str) -> list[str]:
@@ -238,5 +161,5 @@ def tokenize_between(piece: str, before: str, after: str) -> list[str]:
     plain = _PLAIN.fullmatch(piece[:-1] if piece[-1:] == "." and not after else piece)
     if plain and not _DIVIDED.search(piece):
         return [plain[1]]  # punctuation is no word
-    words = tokens(" ".join(w for w in (before, piece, after) if w))
+    words: list[str] = _treebank().tokenize(" ".join(filter(None, (before, piece, after))))
     return words[bool(before) : len(words) - bool(after)]
