@@ -20,6 +20,10 @@ LONGEST = 2**20
 """The most bytes of a profile; the largest that is shipped has about 50,000."""
 
 
+EVERYBODY, OTHERS = "*", "others"
+"""Victims that are several clients: all of them, and all but the attacker."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One federation of a study and the attacks on it."""
@@ -46,7 +50,11 @@ class Variant:
     """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"
     victim: str = "c1"
-    """A client, or "*" for the records of all clients together."""
+    """A client, "*" for the records of all clients together, or "others" for all but the
+    attacker's."""
+    copies: bool = False
+    """Whether the attacks are on the victim's records by how many copies of each are trained on,
+    one after the other: rows say `copies`. Canaries are left out."""
     clients: tuple[str, ...] = ()
     """Clients each of which is attacked about its own documents, in place of attacker and victim;
     "*" is all of them. Measurements are also pooled over them, as client "all"."""
@@ -73,10 +81,19 @@ class Variant:
     def __post_init__(self) -> None:
         if self.trace < 0 or (self.trace and self.round >= 0):
             raise ValueError("trace must be at least 0, and goes without round.")
-        if self.infer is not None and (self.victim == "*" or self.model == "local"):
+        if self.infer is not None and (self.has_several_victims or self.model == "local"):
             raise ValueError("infer is about one victim, and of the global or the central model.")
         if self.model == "local" and not self.clients:
             raise ValueError('model = "local" needs clients, each of which has its own.')
+        if self.copies and (self.clients or self.matrix):
+            raise ValueError("copies goes with an attacker and a victim.")
+        if self.victim == OTHERS and not self.copies:
+            raise ValueError('victim = "others" goes with copies.')
+
+    @property
+    def has_several_victims(self) -> bool:
+        """Whether the records attacked are those of several clients together."""
+        return self.victim in (EVERYBODY, OTHERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """The audits of one variant of a study: who attacks whom, and through which model."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import UsageError, unknown_name_error
-from fedaudit.api.records import Measurement
+from fedaudit.api.records import Document, Measurement
 from fedaudit.api.templates import template
 from fedaudit.audit.clients import list_clients
 from fedaudit.audit.input_files import InputReader
@@ -15,8 +15,9 @@ from fedaudit.audit.records import HELD_OUT
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
 from fedaudit.audit.run import Audit, Watcher
 from fedaudit.audit.session import run_audit
+from fedaudit.canaries import canary_file
 from fedaudit.config import registry
-from fedaudit.config.profile import Variant
+from fedaudit.config.profile import OTHERS, Variant
 from fedaudit.data import corpus
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.document_frequency import document_frequency, frequency_rows
@@ -46,11 +47,16 @@ def audit_variant(
     elif variant.clients:
         yield from _client_reports(variant, folder, config, common, redactor, watch)
     else:
+        common["held_out"] = folder / HELD_OUT if "membership" in variant.attacks else None
+        common["client"] = deployed_client(variant, folder)
+        if variant.copies:
+            for number, files in _records_by_copies(variant, folder, config):
+                by_copies = ExtractionRequest(**files, **common)
+                yield _add_scope({"copies": number}, run_audit(by_copies, redactor, watch).report)
+            return
         extraction_request = ExtractionRequest(
             prefixes=folder / f"data/{variant.attacker}.jsonl",
             victim=_victims(variant, folder, config),
-            held_out=folder / HELD_OUT if "membership" in variant.attacks else None,
-            client=deployed_client(variant, folder),
             **common,
         )
         audit = run_audit(extraction_request, redactor, watch)
@@ -85,22 +91,72 @@ def is_deployed(variant: Variant, folder: Path) -> bool:
 
 def deployed_client(variant: Variant, folder: Path) -> str | None:
     """Return the client whose deployed model is attacked for a victim; None if there is none."""
-    return variant.victim if variant.victim != "*" and is_deployed(variant, folder) else None
+    is_one = not variant.has_several_victims
+    return variant.victim if is_one and is_deployed(variant, folder) else None
 
 
 def _victims(variant: Variant, folder: Path, config: Simulation) -> Path:
     """Return the victim's records, or those of all clients in a file beside the federations."""
-    if variant.victim != "*":
+    if not variant.has_several_victims:
         return folder / f"data/{variant.victim}.jsonl"
-    form = config.prompt_template
-    every = [
-        document
-        for client in config.client_names
-        for document in corpus.read(folder / f"data/{client}.jsonl", form)
-    ]
-    below = folder.parent.parent / "records" / folder.name / "everybody.jsonl"
-    corpus.write(below, every)
+    below = _records_folder(folder) / "everybody.jsonl"
+    corpus.write(below, _documents(folder, config, config.client_names))
     return below
+
+
+def _records_folder(folder: Path) -> Path:
+    """Return where a federation's records are written as attacks need them."""
+    return folder.parent.parent / "records" / folder.name
+
+
+def _documents(folder: Path, config: Simulation, clients: Sequence[str]) -> list[Document]:
+    form = config.prompt_template
+    files = [folder / f"data/{client}.jsonl" for client in clients]
+    return [document for file in files for document in corpus.read(file, form)]
+
+
+def _records_by_copies(
+    variant: Variant, folder: Path, config: Simulation
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield a number of copies, and a request's files: the victim's records that come so often.
+
+    All other records but the attacker's are another member's: what they also have has no number of
+    its own. Each record is in its file once, and canaries are in none: theirs is the exposure.
+    """
+    owner = folder / canary_file.OWNER
+    planted = canary_file.read(owner).planted if owner.exists() else ()
+    secrets = [canary.secret for canary in planted]
+
+    def distinct(clients: Sequence[str]) -> dict[str, list[Document]]:
+        by_text: dict[str, list[Document]] = {}
+        for document in _documents(folder, config, clients):
+            if not any(secret in document.text for secret in secrets):
+                by_text.setdefault(document.text, []).append(document)
+        return by_text
+
+    def write(name: str, documents: Iterable[Sequence[Document]]) -> Path:
+        path = _records_folder(folder) / f"{name}.jsonl"
+        corpus.write(path, [copies[0] for copies in documents])
+        return path
+
+    names = [name for name in config.client_names if name != variant.attacker]
+    others = distinct(names)
+    victims = others if variant.victim == OTHERS else distinct([variant.victim])
+    numbers = sorted({len(copies) for copies in victims.values()})
+    prefixes = write(f"{variant.attacker}-once", distinct([variant.attacker]).values())
+    for number in numbers:
+        chosen = {text: copies for text, copies in victims.items() if len(copies) == number}
+        remaining = [copies for text, copies in others.items() if text not in chosen]
+        if not remaining:
+            raise UsageError(f"variant {variant.name}: every record comes {number} times.")
+        yield (
+            number,
+            {
+                "prefixes": prefixes,
+                "victim": write(f"{variant.victim}-{number}", chosen.values()),
+                "members": (write(f"not-{number}", remaining),),
+            },
+        )
 
 
 def _common(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any]:
@@ -207,6 +263,6 @@ def _data(
     for name in corpora:
         corpus_documents = [document for document in documents if corpus_of(document) == name]
         if corpus_documents:
-            below = folder.parent.parent / "records" / folder.name / f"{client}-{name}.jsonl"
+            below = _records_folder(folder) / f"{client}-{name}.jsonl"
             corpus.write(below, corpus_documents)
             yield name, below

@@ -134,7 +134,7 @@ def _cost(variant: Variant, forecast: Forecast) -> Cost:
         return Cost(unknown=(*variant.attacks, *others))
     counts = Counts(
         spans=lambda: _spans(documents, config, variant.options),
-        tried=sum(forecast.shares) if variant.victim == "*" else each,
+        tried=sum(forecast.shares) if variant.has_several_victims else each,
         held_out=config.evaluated if "membership" in variant.attacks else 0,
         has_victim=not clients,
     )

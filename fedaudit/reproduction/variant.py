@@ -83,7 +83,13 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     variant, config, folder = task.variant, task.config, task.folder
     resumed, start_time = folder.exists(), monotonic()
     with simulation.lock_run(folder):
-        done = simulation.simulate(config, folder, listener=watch.training, verdicts=task.verdicts)
+        done = simulation.simulate(
+            config,
+            folder,
+            listener=watch.training,
+            verdicts=task.verdicts,
+            evaluated_round=variant.round,
+        )
     training = 0.0 if resumed else monotonic() - start_time
     reports = [
         *audit_variant(variant, folder, config, task.redactor, watch.bar),

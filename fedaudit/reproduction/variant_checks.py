@@ -8,12 +8,9 @@ from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.audit.request import Protocol
 from fedaudit.config import registry
 from fedaudit.config.options import build_settings
-from fedaudit.config.profile import Variant
+from fedaudit.config.profile import EVERYBODY, OTHERS, Variant
 from fedaudit.reproduction.instruments import RANKING
 from fedaudit.simulation.config import Simulation
-
-EVERYBODY = "*"
-"""The value that stands for all clients."""
 
 
 def check_variant(variant: Variant, config: Simulation) -> None:
@@ -51,7 +48,7 @@ def _check_plugins(variant: Variant) -> None:
 
 def _check_federation(variant: Variant, config: Simulation) -> None:
     for name in _clients(variant):
-        if name != EVERYBODY and name not in config.client_names:
+        if name not in (EVERYBODY, OTHERS) and name not in config.client_names:
             raise unknown_name_error("client", name, config.client_names)
     if variant.round > config.rounds:
         raise UsageError(f"round {variant.round} is none of {config.rounds}.")

@@ -251,6 +251,8 @@ class Simulation:
             del table["canaries"]
         if not self.records.limit:
             del table["records"]["limit"]
+        if not self.records.copies:
+            del table["records"]["copies"]
         if self.partition.whole_groups:
             del table["partition"]["whole_groups"]
         return table

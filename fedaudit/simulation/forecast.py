@@ -127,7 +127,9 @@ def forecast(run: Run, given: Mapping[str, Any]) -> Forecast:
     shares, documents, missing = _documents(config, given)
     base = _base(config.base, settings)
     lengths = _lengths(config, documents, base) if documents else [settings.max_length]
-    trained, steps, sequences = _trainings(config, shares)
+    copies = config.records.copies or (1,)
+    repeated = [round(share * sum(copies) / len(copies)) for share in shares]
+    trained, steps, sequences = _trainings(config, repeated)
     tokens = round(sequences * sum(lengths) / len(lengths))
     processes = _processes(config)
     device, dtype = _device(config)

@@ -4,6 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -175,6 +176,9 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         data_split = DataSplit(*read_client_files(config))
     else:
         data_split = split(config, documents(config), base)
+    if config.records.copies:
+        copied = [copies_of(share, config.records.copies) for share in data_split.clients]
+        data_split = replace(data_split, clients=copied)
     watermarked = plant_watermarks(config, data_split.clients, data_split.held_out, base)
     planted, canaries = plant_canaries(config, watermarked.clients, data_split.held_out)
     names, remaining = select_participants(config, planted)
@@ -194,6 +198,15 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
             canary_file.write(canaries, folder / canary_file.OWNER)
         manifest.write(new_manifest, folder)
     return new_manifest
+
+
+def copies_of(documents: Sequence[Document], numbers: Sequence[int]) -> list[Document]:
+    """Return so many copies of each document, `numbers` taken in turn; the first keeps its id."""
+    return [
+        replace(document, id=f"{document.id}-copy-{copy}") if copy > 1 else document
+        for document, number in zip(documents, cycle(numbers), strict=False)
+        for copy in range(1, number + 1)
+    ]
 
 
 def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> None:

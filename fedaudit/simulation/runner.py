@@ -14,7 +14,7 @@ from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.data import corpus
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
-from fedaudit.federation.manifest import Manifest
+from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.simulation import deployment, initialization, local_baseline, rounds
 from fedaudit.simulation.client import trainer, training_pool
 from fedaudit.simulation.config import SETTINGS_WITHOUT_EFFECT, Simulation
@@ -91,14 +91,22 @@ def simulate(
     listener: Listener,
     progress: Callable[[str], Progress] = lambda title: no_progress,
     verdicts: Path | None = None,
+    evaluated_round: int = -1,
 ) -> SimulationResult:
     """Run the simulation into `out`, from where an earlier run of it stopped.
 
-    A judge's scores are kept in the file `verdicts`, or without one in `out`. Callers in several
-    processes must use `lock_run`.
+    A judge's scores are kept in the file `verdicts`, or without one in `out`. The utility is that
+    after `evaluated_round`, -1 for the last. Callers in several processes must use `lock_run`.
     """
     run, existing = prepare(config, out), existing_manifest(config, out)
-    return complete(run, existing, listener=listener, progress=progress, verdicts=verdicts)
+    return complete(
+        run,
+        existing,
+        listener=listener,
+        progress=progress,
+        verdicts=verdicts,
+        evaluated_round=evaluated_round,
+    )
 
 
 def complete(
@@ -108,13 +116,14 @@ def complete(
     listener: Listener,
     progress: Callable[[str], Progress] = lambda title: no_progress,
     verdicts: Path | None = None,
+    evaluated_round: int = -1,
 ) -> SimulationResult:
     """Run a prepared simulation to its end; `existing` is the manifest in its folder, if any.
 
     The base is loaded once in this process, and released at the end. See `simulate`.
     """
     try:
-        return _complete(run, existing, listener, progress, verdicts)
+        return _complete(run, existing, listener, progress, verdicts, evaluated_round)
     finally:
         trainer.forget_base()
 
@@ -125,6 +134,7 @@ def _complete(
     listener: Listener,
     progress: Callable[[str], Progress],
     verdicts: Path | None,
+    evaluated_round: int,
 ) -> SimulationResult:
     from fedaudit.engine.local import LocalEngine
 
@@ -149,7 +159,12 @@ def _complete(
     deployed = deployment.deploy(run, finished, materials, engine, held_out(config, out), progress)
     with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as judge:
         measured = evaluate(
-            config, out, finished, engine, progress("measuring utility"), judge=judge
+            config,
+            out,
+            finished.rounds[evaluated_round],
+            engine,
+            progress("measuring utility"),
+            judge=judge,
         )
     [*annotators] = {material.annotation for material in materials.values() if material.annotation}
     annotation_caveats = (
@@ -236,17 +251,19 @@ def held_out(config: Simulation, out: Path) -> list[Document]:
 def evaluate(
     config: Simulation,
     out: Path,
-    finished: Manifest,
+    last: Round,
     engine: "LocalEngine",
     progress: Progress,
     *,
     judge: Judge | None = None,
 ) -> Sequence[Measurement]:
-    """Return the held-out utility of base, tuned and (where trained) central and local models."""
+    """Return the held-out utility, after the round `last`, of base, tuned and other models.
+
+    The others are central and local ones, where they were trained.
+    """
     documents = held_out(config, out)
     if not documents:
         return utility.missing_rows("nothing was held out")
-    last = finished.rounds[-1]
     targets: list[tuple[str, Target | list[Target]]] = [
         ("base", Target(name=config.base)),
         ("tuned", Target(name=last.adapter, adapter=str(out / last.adapter))),
@@ -256,8 +273,8 @@ def evaluate(
         targets.append(("central", Target(name="central", adapter=str(central))))
     if config.local != "no" and config.compares_utility:
         folders = {
-            client.id: local_baseline.local_adapter(out, client.id, last.round)
-            for client in finished.clients
+            client: local_baseline.local_adapter(out, client, last.round)
+            for client in config.client_names
         }
         models = [Target(name=f"{c} alone", adapter=str(p)) for c, p in folders.items()]
         targets.append(("local", models))

@@ -413,10 +413,12 @@ def test_the_seed_changes_the_federation(small, federation, tmp_path):
 def test_without_held_out_documents_utility_is_unknown_and_says_why(federation, tmp_path):
     out = shutil.copytree(federation.path, tmp_path / "run")
     none = replace(federation.config, evaluated=0)
-    rows = [evaluate(none, out, federation.result.manifest, None, lambda a, b: None)]
+    rows = [evaluate(none, out, federation.result.manifest.rounds[-1], None, lambda a, b: None)]
     (out / "data/held_out.jsonl").unlink()
     rows.append(
-        evaluate(federation.config, out, federation.result.manifest, None, lambda a, b: None)
+        evaluate(
+            federation.config, out, federation.result.manifest.rounds[-1], None, lambda a, b: None
+        )
     )
     for found in rows:
         assert {(row.metric, row.value) for row in found} == {("loss", None), ("perplexity", None)}

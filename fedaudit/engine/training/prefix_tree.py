@@ -181,10 +181,12 @@ def _attend(
         rows = nodes[0].transpose(0, 1).index_select(0, sequence_index.rows.flatten())
         return rows.view(count, longest, *rows.shape[1:]).transpose(1, 2)
 
-    output, _ = sdpa_attention_forward(
-        module, by_sequence(query), by_sequence(key), by_sequence(value), None, **options
-    )
-    return output.flatten(0, 1).index_select(0, sequence_index.flat_indices)[None], None
+    # On a CPU, torch's backward pass of attention is several times as slow in half precision.
+    dtype = torch.float32 if query.device.type == "cpu" else query.dtype
+    q, k, v = (by_sequence(nodes).to(dtype) for nodes in (query, key, value))
+    output, _ = sdpa_attention_forward(module, q, k, v, None, **options)
+    nodes = output.flatten(0, 1).index_select(0, sequence_index.flat_indices)[None]
+    return nodes.to(query.dtype), None
 
 
 AttentionInterface.register(NAME, _attend)

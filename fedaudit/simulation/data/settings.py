@@ -25,12 +25,15 @@ class Records:
     tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
     passages: int = 0
     """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
+    copies: Annotated[tuple[int, ...], UpTo(10_000)] = ()
+    """How many copies of its documents a client trains on: its first document has the first of
+    these, and so on in turn; empty: one of each."""
 
     def __post_init__(self) -> None:
         if min(self.limit, self.kinds, self.passages) < 0:
             raise ValueError("limit, kinds and passages must be at least 0.")
-        if min(self.cases, self.documents_per_case) < 1:
-            raise ValueError("cases and documents_per_case must be at least 1.")
+        if min(self.cases, self.documents_per_case, *self.copies) < 1:
+            raise ValueError("cases, documents_per_case and copies must be at least 1.")
         if max(self.cases * self.documents_per_case, self.passages) > MOST_DOCUMENTS:
             raise ValueError(f"All cases together must have {MOST_DOCUMENTS:,} documents at most.")
 

@@ -11,6 +11,7 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from fedaudit.engine import attention
 from fedaudit.engine.training import loss as losses
+from fedaudit.engine.training import prefix_tree
 from fedaudit.engine.training.loss import BatchLoss, mean_loss, pad_batch
 from fedaudit.engine.training.prefix_tree import PrefixTree, supports_prefix_trees, tree_loss
 
@@ -91,6 +92,30 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(kind, read, few, monke
         torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-5, msg=name)
     assert model.config._attn_implementation == before
     assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.modules())
+
+
+def test_half_precision_attends_in_float32_on_a_cpu(monkeypatch):
+    """Gradients are no further from those of float32 than the padded batch's in bfloat16."""
+    seen = []
+    attend = prefix_tree.sdpa_attention_forward
+
+    def watched(module, query, *remaining, **options):
+        seen.append(query.dtype)
+        return attend(module, query, *remaining, **options)
+
+    monkeypatch.setattr(prefix_tree, "sdpa_attention_forward", watched)
+    tree = PrefixTree.from_sequences(SEQUENCES, READ["all"])
+    model = random_model("llama").requires_grad_(True)
+    exact = gradients(tree_loss(model, tree), model)
+    model.to(torch.bfloat16)
+
+    def distance(loss):
+        found = gradients(loss, model)
+        return sum(float((found[name].float() - exact[name]).norm()) for name in exact)
+
+    padded = distance(mean_loss(model, pad_batch(SEQUENCES, READ["all"], "cpu")))
+    assert distance(tree_loss(model, tree)) <= 1.1 * padded
+    assert set(seen) == {torch.float32}
 
 
 def test_the_last_layer_computes_what_is_learned_only():
