@@ -1,4 +1,4 @@
-"""LiRA with more and more reference federations, beside the scores that need none.
+"""LiRA, RMIA and DUCI with more and more reference federations, beside scores that need none.
 
     python benchmarks/reference_federations.py --out DIR [--references 16] [--targets 3]
 
@@ -11,11 +11,14 @@ With --organisations it asks in place of that, of every federation, whether an o
 part: c1, against records of the same pool that nobody trained on, and one that did not, half of
 these against the other half. Clients are dealt by clusters of their records, so that the pool is
 often no control of c1's own, and it must be said that this cannot be told.
+
+With --usage it asks how much of a set was used, of sets of which a target had a known share.
 """
 
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -129,14 +132,50 @@ def participation(asked: argparse.Namespace, name: str) -> None:
         print(f"{name}  {truth:10}{value:14}{' '.join(gaps)} {p['reason'][:50]}", flush=True)
 
 
+def usage(asked: argparse.Namespace, name: str, share: float) -> None:
+    """Print how much of a set the tool says was used, of which a federation had that share."""
+    place = asked.out / name
+    used, unused = (
+        [json.loads(line) for line in (place / file).read_text().splitlines()]
+        for file in ("in.jsonl", "out.jsonl")
+    )
+    size = len(unused) // 2
+    count = round(share * size)
+    claimed = write(place / f"claimed{count}.jsonl", used[:count] + unused[: size - count])
+    aside = write(place / "aside.jsonl", unused[size:])
+    out, bare = place / f"usage{count}", place / "bare"
+    if not bare.exists():
+        # Without the clients' own files, whose records would be left out as known members'.
+        shutil.copytree(place / "run", bare, ignore=shutil.ignore_patterns("data"))
+        manifest = json.loads((bare / "federation.json").read_text())
+        for client in manifest["clients"]:
+            del client["data"]
+        (bare / "federation.json").write_text(json.dumps(manifest))
+    if not (out / "report.json").exists():
+        named = [f"--reference={asked.out / f'r{k}/run'}" for k in range(asked.references)]
+        fedaudit("extract", "--target", bare, "--prefixes", claimed, "--victim", claimed,
+                 "--held-out", aside, "--attack", "membership", *named, "--out", out,
+                 "--quiet")  # fmt: skip
+    rows = json.loads((out / "report.json").read_text())["measurements"]
+    parts = [
+        f"{row['scope']['estimator']} {row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}] of "
+        f"{row['n']}"
+        if row["value"] is not None
+        else f"{row['scope']['estimator']}: {row['reason']}"
+        for row in rows
+        if row["metric"] == "usage"
+    ]
+    print(f"{name}  used {share:.0%}: {'; '.join(parts)}", flush=True)
+
+
 def told(rows: Sequence[dict[str, Any]], score: str, **scope: object) -> str:
     """Return area, balanced accuracy and rate at 1 % of a score."""
     wanted = {"score": score, **scope}
     fits = [row for row in rows if wanted.items() <= row["scope"].items()]
 
     def number(metric: str, **more: object) -> str:
-        row = next(r for r in fits if r["metric"] == metric and more.items() <= r["scope"].items())
-        if row["value"] is None:
+        found = [r for r in fits if r["metric"] == metric and more.items() <= r["scope"].items()]
+        if not found or (row := found[0])["value"] is None:
             return "-"
         bounds = f" [{row['low']:.3f}, {row['high']:.3f}]" if row["low"] is not None else ""
         return f"{row['value']:.3f}{bounds}"
@@ -154,6 +193,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=int, default=240)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--organisations", action="store_true")
+    parser.add_argument("--usage", action="store_true")
     asked = parser.parse_args(words)
     asked.out = asked.out.absolute()
     rows = pool(asked.records)
@@ -164,7 +204,12 @@ def main(words: Sequence[str] | None = None) -> None:
         for name in names:
             participation(asked, name)
         return
-    counts = [n for n in (4, 8, 16, 32, 64) if n <= asked.references]
+    if asked.usage:
+        for name in names[: asked.targets]:
+            for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+                usage(asked, name, share)
+        return
+    counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= asked.references]
     for name in names[: asked.targets]:
         plain, taken = audit(asked, name, 0)
         for score in ("reference", "loss", "min_k++", "error_zone"):
@@ -172,9 +217,11 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"{name}  audit without references: {taken:.0f} s")
         for count in counts:
             made, taken = audit(asked, name, count)
-            for way in ("offline", "online"):
-                line = told(made, "lira", estimator=way)
-                print(f"{name}  {way:8} k={count:<3}  {line}  ({taken:.0f} s)", flush=True)
+            for score in ("lira", "rmia"):
+                for way in ("offline", "online"):
+                    line = told(made, score, estimator=way)
+                    print(f"{name}  {score} {way:8} k={count:<3}  {line}  ({taken:.0f} s)",
+                          flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

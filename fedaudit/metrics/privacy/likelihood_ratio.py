@@ -36,7 +36,7 @@ def confidence(log_probabilities: Sequence[float]) -> float:
     return log_p - math.log(max(-math.expm1(log_p), SMALLEST))
 
 
-def offline_scores(observed: Sequence[float], references: Rows, trained: Sides) -> Array:
+def offline_scores(observed: Sequence[float] | Array, references: Rows, trained: Sides) -> Array:
     """Return each record's confidence, in deviations above the models that did not train on it.
 
     `observed` (records,) are the confidences of the attacked model, `references` (records, models)
@@ -48,7 +48,7 @@ def offline_scores(observed: Sequence[float], references: Rows, trained: Sides) 
     return (np.asarray(observed, dtype=np.float64) - middle) / spread
 
 
-def online_scores(observed: Sequence[float], references: Rows, trained: Sides) -> Array:
+def online_scores(observed: Sequence[float] | Array, references: Rows, trained: Sides) -> Array:
     """Return the log-likelihood ratio of each record between trained on and not trained on.
 
     Both distributions are normal; arguments are those of `offline_scores`. Raises ValueError if a

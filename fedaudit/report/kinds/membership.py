@@ -16,9 +16,11 @@ from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 SCORE, FPR = "reference", 0.01
 """The judged score, fixed in advance, and the false-positive rate at which it is evaluated."""
 LEAST_P = "least_p_value"
+USAGE = "usage"
 LOW_RANKS = "low ranks"
 """scope.test of whether members score lower than held-out records, which training does not do."""
 AREA, BALANCED, GAP = "AUC [95 %]", "balanced", "gap [95 %]"
+USED = "used [95 %]"
 NAMES = {
     "text": "the texts alone",
     "loss": "loss",
@@ -29,6 +31,7 @@ NAMES = {
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",
     "lira": "LiRA",
+    "rmia": "RMIA",
     "neighbourhood": "loss, less its neighbours'",
     "trajectory": "loss, less the base's, all rounds",
 }
@@ -153,12 +156,14 @@ class Membership(Kind):
         return "score" in row["scope"]
 
     def tables(self, report: Row) -> list[Table]:
-        """Return a table per attack with a line for each score, and one of organisations."""
+        """Return a table per attack with a line for each score, of usage, and of organisations."""
         rows = self.rows(report)
-        scored = [row for row in rows if not _of_organisation(row)]
+        usage = [row for row in rows if row["metric"] == USAGE]
+        scored = [row for row in rows if not _of_organisation(row) and row not in usage]
         tested = [row for row in rows if _of_organisation(row)]
         return [
             *(_table(plugin, group) for plugin, group in query.by_plugin(scored).items()),
+            *(_usage(plugin, group) for plugin, group in query.by_plugin(usage).items()),
             *(_participation(plugin, group) for plugin, group in query.by_plugin(tested).items()),
         ]
 
@@ -331,6 +336,35 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
             "if it took no part, whatever style it shares with those who did.",
             *common_note(shared),
             *missing_reasons(tests),
+        ),
+    )
+
+
+def _usage(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return the table of how much of the members' records was used, with a line an estimator."""
+    shared, _ = common_scope(rows)
+    cells = [
+        {
+            "estimator": "DUCI" if row["scope"]["estimator"] == "duci" else "lower bound",
+            USED: NONE
+            if row["value"] is None
+            else format_measurement(row)
+            if row["scope"]["estimator"] == "duci"
+            else f"at least {round(row['value'] * row['n'])}",
+            "of": NONE if row["n"] is None else f"{row['n']:,}",
+        }
+        for row in rows
+    ]
+    return build_table(
+        f"How much of the records was used: {plugin}",
+        cells,
+        ("estimator", USED, "of"),
+        numeric=(USED, "of"),
+        notes=(
+            "The share of the members' records, or groups of records, that the model was trained "
+            "on, if those left out are like the held-out ones.",
+            *common_note(shared),
+            *missing_reasons(rows),
         ),
     )
 

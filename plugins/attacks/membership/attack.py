@@ -3,7 +3,7 @@
 Scores: Yeom et al. 2018 (loss), Carlini et al. 2021 (zlib and reference ratio, arXiv:2012.07805),
 Shi et al. 2024 (Min-K %, arXiv:2310.16789), Zhang et al. 2025 (Min-K %++, arXiv:2404.02936),
 EZ-MIA (arXiv:2601.12104), Mattern et al. 2023 (neighbourhood, arXiv:2305.18462) and Carlini et al.
-2022 (LiRA, arXiv:2112.03570). A comparison is
+2022 (LiRA, arXiv:2112.03570), Zarifzadeh et al. 2024 (RMIA, arXiv:2312.03262). A comparison is
 refused where the texts alone tell the two sets apart (Das et al. 2024, arXiv:2406.16201): any score
 would, without a model.
 """
@@ -32,7 +32,7 @@ from fedaudit.extraction.targets import (
 from fedaudit.metrics.privacy.roc import auc
 from fedaudit.metrics.significance import clustered_share
 
-from . import likelihood_ratio, organisation, text_baseline
+from . import organisation, reference_models, text_baseline, usage
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
@@ -107,7 +107,8 @@ class Membership(Attack):
         refusal = self._refusal(context, by_text, inside, outside)
         rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
         rows += p_value_rows(context, inside, outside, scope, refusal)
-        rows += likelihood_ratio.rows(context, inside, outside, scope, refusal)
+        rows += reference_models.rows(context, inside, outside, scope, refusal)
+        rows += usage.rows(context, inside, outside, scope, refusal)
         rows += counterfactual_rows(self.name, context, inside, outside)
         short = len(members) + len(non_members) - len(inside) - len(outside)
         limits = list(self._limits(context, by_text, short))

@@ -184,7 +184,8 @@ def test_options_that_cannot_be(options):
 def test_the_table_has_a_line_a_score():
     result = attack().run(case(0.4))
     row_of = [{name: getattr(row, name) for name in row.__slots__} for row in result.measurements]
-    [table] = Membership().tables({"measurements": row_of})
+    table, used = Membership().tables({"measurements": row_of})
+    assert used.rows[0][:3] == ("lower bound", "at least 99", "100")
     assert table.columns == ("score", "AUC [95 %]", "balanced", "TPR at 1.0 %", "TPR at 0.1 %")
     lines = {line[0]: line for line in table.rows}
     assert lines["loss, less the base's"][1].startswith("1 [")

@@ -1,4 +1,4 @@
-"""LiRA through the attack: which records each way takes, and what is said where there are none."""
+"""LiRA, RMIA and DUCI through the attack: which records each takes, and what is said of none."""
 
 import random
 
@@ -8,7 +8,8 @@ import pytest
 from fedaudit.api import AttackContext, Document, ReferenceModel, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.metrics.privacy import likelihood_ratio, roc
+from fedaudit.metrics.privacy import dataset_usage, likelihood_ratio, rmia, roc
+from fedaudit.metrics.privacy.reference_models import Observations
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 DOCUMENTS = [
@@ -48,10 +49,14 @@ def case(models, gain=0.3, **changes):
     return AttackContext(**{**given, "held_out": OTHERS, "references": models, **changes})
 
 
-def rows(asked):
+def rows(asked, score="lira"):
     result = registry.create("attack", "membership", {}).run(asked)
-    made = [row for row in result.measurements if row.scope.get("score") == "lira"]
-    return {(row.metric, row.scope["estimator"]): row for row in made if "fpr" not in row.scope}
+    made = [row for row in result.measurements if row.scope.get("score") == score]
+    return {
+        (row.metric, row.scope["estimator"]): row
+        for row in made
+        if "estimator" in row.scope and "fpr" not in row.scope
+    }
 
 
 def test_both_ways_are_those_of_their_definition():
@@ -79,6 +84,60 @@ def test_both_ways_are_those_of_their_definition():
         assert ("balanced_accuracy", way) in found
 
 
+def observations(asked):
+    """Return what `case` makes the models say, as the metrics take it."""
+    ids = [one.ids for one in asked.engine.tokenize([one.text for one in DOCUMENTS])]
+    seen = [
+        [rmia.probability(row) for row in asked.engine.score(target, ids)]
+        for target in (TUNED, *(one.target for one in asked.references))
+    ]
+    return Observations.from_rows(
+        seen[0],
+        list(zip(*seen[1:], strict=True)),
+        [[one.text in model.texts for model in asked.references] for one in DOCUMENTS],
+        [one in OTHERS for one in DOCUMENTS],
+    )
+
+
+def test_rmia_and_the_share_used_are_those_of_their_definitions():
+    asked = case(references(6))
+    found, seen = rows(asked, "rmia"), observations(asked)
+    ratios = {
+        "online": rmia.online_ratios(seen.observed, seen.references, seen.trained),
+        "offline": rmia.offline_ratios(
+            seen.observed, seen.references, seen.trained,
+            rmia.tuned_a(seen.references, seen.trained),
+        ),
+    }  # fmt: skip
+    for way, values in ratios.items():
+        # The share of the population ranks records as their ratios do.
+        wanted = roc.auc(values[:30].tolist(), values[30:].tolist())
+        assert found["auc", way].value == pytest.approx(wanted.value)
+        assert found["auc", way].value > 0.95
+    share, n = dataset_usage.estimate(seen)
+    row = found["usage", "duci"]
+    assert (row.value, row.low, row.high, row.n) == (share.value, share.low, share.high, n)
+    assert row.low > 0.5
+    assert row.high == 1
+
+
+def test_a_single_reference_is_enough_for_rmia_but_not_for_an_estimate():
+    found = rows(case(references(1)), "rmia")
+    assert found["auc", "offline"].value > 0.5
+    assert "in 1 reference federation and out of 1 other" in found["auc", "online"].reason
+    assert "needs 4 reference federations" in found["usage", "duci"].reason
+
+
+def test_the_least_share_needs_no_references():
+    bound = rows(case(()), "reference")["usage", "lower bound"]
+    assert 0.5 < bound.value <= 1
+    assert (bound.low, bound.high, bound.n) == (bound.value, 1.0, 30)
+    assert rows(case((), gain=0.0), "reference")["usage", "lower bound"].value == 0
+    without = rows(case((), base=None), "reference")["usage", "lower bound"]
+    assert without.value is None
+    assert "no base" in without.reason
+
+
 def test_online_takes_records_that_were_in_some_models_alone():
     found = rows(case(references(6, without=OTHERS)))
     assert found["auc", "offline"].value > 0.9
@@ -90,7 +149,7 @@ def test_online_takes_records_that_were_in_some_models_alone():
 def test_a_single_model_is_too_few_and_none_adds_nothing():
     found = rows(case(references(1)))
     assert "out of 2 reference federations" in found["auc", "offline"].reason
-    assert rows(case(())) == {}
+    assert rows(case(())) == rows(case(()), "rmia") == {}
 
 
 def test_without_a_leak_the_intervals_hold_one_half():
@@ -111,8 +170,11 @@ def test_sets_that_differ_in_their_texts_are_refused(shifted):
         for one in references(4)
     )
     result = registry.create("attack", "membership", options).run(case(models, held_out=later))
-    [row] = [
+    found = [
         r for r in result.measurements
-        if (r.metric, r.scope.get("estimator")) == ("auc", "offline")
+        if r.scope.get("estimator") in ("offline", "duci") and "fpr" not in r.scope
     ]  # fmt: skip
-    assert (row.value is None) == (not shifted)
+    assert {(r.metric, r.scope["score"]) for r in found} >= {
+        ("auc", "lira"), ("auc", "rmia"), ("usage", "rmia")
+    }  # fmt: skip
+    assert {r.value is None for r in found} == {not shifted}
