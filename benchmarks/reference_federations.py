@@ -149,7 +149,8 @@ def usage(asked: argparse.Namespace, name: str, share: float) -> None:
         shutil.copytree(place / "run", bare, ignore=shutil.ignore_patterns("data"))
         manifest = json.loads((bare / "federation.json").read_text())
         for client in manifest["clients"]:
-            del client["data"]
+            manifest["files"].pop(client.pop("data"))
+        del manifest["files"]["data/partition.json"]
         (bare / "federation.json").write_text(json.dumps(manifest))
     if not (out / "report.json").exists():
         named = [f"--reference={asked.out / f'r{k}/run'}" for k in range(asked.references)]
