@@ -30,7 +30,6 @@ from fedaudit.config import profile as profiles
 from fedaudit.reproduction.runner import study_variants, variant_config
 from fedaudit.system.files import atomic_text
 
-HERE = Path(__file__).parent
 SCALE = "small"
 FINISHED = (0, 1)
 """Exit codes of a study with a report; 1 says that a claim of the paper does not hold."""
@@ -75,11 +74,7 @@ QUEUE = (
     QueuedRun(
         "memorization", ("memorization", "--quick", "--seeds", "3", "--seed", "1"), "not measured"
     ),
-    QueuedRun(
-        "leak_curves",
-        (str(HERE / "leak_curves.toml"), "--seeds", "3", "--seed", "1"),
-        "not measured",
-    ),
+    QueuedRun("leak_curves", ("leak_curves", "--seeds", "3", "--seed", "1"), "not measured"),
     QueuedRun(
         "secure_gate", ("secure_gate", "--quick", "--seeds", "1", "--seed", "1"), "not measured"
     ),

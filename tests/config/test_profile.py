@@ -59,7 +59,7 @@ def test_variants_name_installed_attacks_and_clients_that_exist(name):
         for variant in chosen.study:
             config = made[f"{scale} {variant.name}"]
             clients = {f"c{number}" for number in range(config.clients)}
-            assert {variant.attacker, variant.victim} <= clients | {"*"}
+            assert {variant.attacker, variant.victim} <= clients | {"*", "others"}
             assert variant.attacker != variant.victim
             assert variant.round <= config.rounds
             for attack in variant.attacks:
