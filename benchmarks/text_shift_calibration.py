@@ -16,10 +16,10 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from calibration_cases import invented_people
-from fedaudit_plugins.attacks.membership import text_baseline
 
 from fedaudit.api.records import Document
 from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
 
 SHAPES = ((20, 3, 3), (40, 8, 8), (40, 8, 3), (100, 3, 3))

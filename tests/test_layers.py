@@ -15,7 +15,7 @@ LAYERS = [
     {"reproduction", "joint"},
     {"audit"},
     {"attribution", "flower"},
-    {"conversion", "extraction", "simulation", "testing"},
+    {"conversion", "extraction", "simulation", "testing", "watch"},
     {"canaries", "engine", "cache"},
     {"data", "federation"},
     {"judge", "nano", "report"},

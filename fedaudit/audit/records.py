@@ -94,18 +94,21 @@ class HeldOut:
 
 def check_held_out(request: "AuditRequest") -> None:
     """Raise UsageError for --held-out if no attack compares with such records or queries them."""
-    if request.held_out_path is not None and not attacks_with(
-        *HELD_OUT_ATTACKS, among=request.attacks
-    ):
+    if request.held_out_path is not None and not _needs_held_out(request):
         names = ", ".join(sorted(attacks_with(*HELD_OUT_ATTACKS)))
         raise UsageError(f"--held-out needs an attack that uses such records: {names}.")
 
 
 def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
-    """Return the file of held-out records: the given one, or, with a victim, the simulation's."""
+    """Return the file of held-out records: the given one, or, with a victim, the simulation's.
+
+    A member's own test needs no victim.
+    """
     if request.held_out_path is not None:
         return request.held_out_path
-    if request.victim_path is None or audited.federation is None or not _needs_held_out(request):
+    if audited.federation is None or not _needs_held_out(request):
+        return None
+    if request.victim_path is None and not request.compares_held_out:
         return None
     path = audited.federation.path / HELD_OUT
     return path if path.is_file() else None
@@ -143,7 +146,7 @@ def read_held_out(
             "as records that are tried."
         )
     related = bool(_groups(remaining) & _groups(trained))
-    compared = bool(attacks_with("compares", among=request.attacks))
+    compared = request.compares_held_out or bool(attacks_with("compares", among=request.attacks))
     limits = _describe_held_out(
         path, remaining, len(documents) - len(new), len(new) - len(remaining), compared=compared
     )
@@ -174,7 +177,8 @@ def _client_records(
 
 
 def _needs_held_out(request: "AuditRequest") -> bool:
-    return bool(attacks_with(*HELD_OUT_ATTACKS, among=request.attacks))
+    attacks = attacks_with(*HELD_OUT_ATTACKS, among=request.attacks)
+    return request.compares_held_out or bool(attacks)
 
 
 def _groups(documents: Iterable[Document]) -> set[str]:

@@ -65,6 +65,8 @@ class AuditRequest(ABC):
     """What `input_path` must be, in words."""
     compares_counterfactual: ClassVar[bool] = False
     """Whether its attacks look for a federation without the victim, beside the one audited."""
+    compares_held_out: ClassVar[bool] = False
+    """Whether it compares with held-out records, whatever its attacks do."""
     compares_every_counterfactual: ClassVar[bool] = False
     """Whether it looks for federations without each of its clients, beside the one audited."""
 
@@ -536,6 +538,60 @@ class EpsilonRequest(AuditRequest):
     def input_path(self) -> Path:
         """The coin file."""
         return self.coins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRequest(AuditRequest):
+    """The settings of one `fedaudit watch`."""
+
+    kind: ClassVar[str] = "watch"
+    command: ClassVar[str] = "watch"
+    purpose: ClassVar[str] = "references"
+    compares_held_out: ClassVar[bool] = True
+
+    attacks: tuple[str, ...] = ()
+    ours: Annotated[
+        Path, Option("--ours", help="Your records, on which the federation trains, as JSONL.")
+    ]
+    held_out: Annotated[
+        Path | None,
+        Option(
+            "--held-out",
+            help="Records like yours that you set aside at random; a simulation has its own.",
+        ),
+    ] = None
+    canaries: Annotated[
+        Path | None,
+        Option("--canaries", help="The secret file of canaries that you planted."),
+    ] = None
+    limit: Annotated[
+        float,
+        Option(
+            "--limit",
+            help="The share of your records that may be learnt; 0: none.",
+            min=0,
+            max=1,
+        ),
+    ] = 0.1
+    references: Annotated[
+        int,
+        Option(
+            "--references",
+            help="Secrets drawn at random that each canary is ranked among.",
+            min=1,
+            max=1_000_000,
+        ),
+    ] = 100
+
+    @property
+    def input_path(self) -> Path:
+        """The member's own records."""
+        return self.ours
+
+    @property
+    def held_out_path(self) -> Path | None:
+        """Records that the member set aside."""
+        return self.held_out
 
 
 RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")

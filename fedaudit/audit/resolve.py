@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.audit import attacks, cross_client, epsilon, exposure
+from fedaudit.audit import attacks, cross_client, epsilon, exposure, watch
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.memorization import run as memorization
@@ -15,6 +15,7 @@ from fedaudit.audit.request import (
     ExtractionRequest,
     InferenceRequest,
     MemorizationRequest,
+    WatchRequest,
 )
 from fedaudit.audit.run import AuditPipeline
 
@@ -27,6 +28,7 @@ BY_REQUEST: Mapping[type[AuditRequest], tuple[Resolver, type[AuditPipeline[Any]]
     MemorizationRequest: (memorization.resolve, memorization.MemorizationPipeline),
     ExposureRequest: (exposure.resolve, exposure.ExposurePipeline),
     EpsilonRequest: (epsilon.resolve, epsilon.EpsilonPipeline),
+    WatchRequest: (watch.resolve, watch.WatchPipeline),
 }
 
 

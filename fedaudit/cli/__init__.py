@@ -38,6 +38,7 @@ from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
+from fedaudit.cli.watch import watch
 from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_limit
 
 # Help texts have no markup: rich, which takes longer to load than they do, is not asked for them.
@@ -55,6 +56,7 @@ IN_ORDER = (
         "canary",
         "dp",
         "joint",
+        "watch",
     ),
     *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
@@ -97,7 +99,7 @@ GROUPS = (
 for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
-    *(simulate, init, audit, reproduce, extract, infer, memorize, scrub),
+    *(simulate, init, audit, reproduce, extract, infer, memorize, watch, scrub),
     *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:

@@ -9,9 +9,10 @@ LONG = 9
 """A command with more options than these shows them in groups."""
 SECTIONS = {
     "Data": (
-        *("--prefixes", "--victim", "--member", "--control", "--held-out", "--canaries"),
-        *("--commitment", "--watermark", "--data", "--clients", "--sample", "--retrieved"),
-        *("--central", "--only", "--except", "--detector", "--pattern", "--template"),
+        *("--prefixes", "--ours", "--victim", "--member", "--control", "--held-out"),
+        *("--canaries", "--references", "--commitment", "--watermark", "--data", "--clients"),
+        *("--sample", "--retrieved", "--central", "--only", "--except", "--detector"),
+        *("--pattern", "--template"),
     ),
     "Model": (
         *("--target", "--model", "--adapter", "--round", "--client", "--key"),
@@ -22,11 +23,12 @@ SECTIONS = {
         *("--decoding", "--top-k", "--top-p", "--temperature", "--new-tokens", "--prompt"),
         *("--all-pairs", "--compat", "--paraphraser", "--defenses", "--defense"),
         *("--defense-seeds", "--defense-profile", "--defense-data", "--quick", "--style"),
-        *("--strict", "--set", "--seed", "--seeds"),
+        *("--strict", "--set", "--seed", "--seeds", "--follow"),
     ),
     "Judgement": (
         *("--policy", "--release", "--position", "--declared-by", "--party", "--baseline"),
-        *("--verify", "--attest", "--public-key", "--root", "--owner", "--expires", "--laws"),
+        *("--limit", "--verify", "--attest", "--public-key", "--root", "--owner", "--expires"),
+        "--laws",
     ),
     "Output": (
         *("--format", "--out", "--json", "--html", "--reveal", "--dry-run", "--resume"),
@@ -59,6 +61,11 @@ EXAMPLES = {
     "memorize": (
         "fedaudit memorize runs/fed_pii",
         "fedaudit memorize runs/fed_pii --decoding temperature --temperature 0.8",
+    ),
+    "watch": (
+        "fedaudit watch runs/bank --ours ours.jsonl --held-out set_aside.jsonl",
+        "fedaudit watch runs/bank --ours ours.jsonl --held-out set_aside.jsonl --canaries "
+        "canaries.json --limit 0.05 --follow",
     ),
     "simulate": (
         "fedaudit simulate --profile fed_pii",

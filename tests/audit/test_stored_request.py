@@ -19,6 +19,7 @@ from fedaudit.audit.request import (
     InferenceRequest,
     MemorizationRequest,
     Protocol,
+    WatchRequest,
 )
 from fedaudit.audit.resolve import resolve
 from fedaudit.audit.stored_request import KINDS, from_table, to_table
@@ -78,6 +79,7 @@ def requests(folder):
         MemorizationRequest(clients=both, protocol=protocol, shorter=True, workers=2),
         ExposureRequest(canaries=folder / "a.jsonl", references=9, commitment="0" * 64),
         EpsilonRequest(coins=folder / "a.jsonl", epsilon=8.0, commitment="0" * 64),
+        WatchRequest(ours=folder / "a.jsonl", held_out=folder / "b.jsonl", limit=0.2),
     )
 
 

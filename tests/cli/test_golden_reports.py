@@ -265,6 +265,14 @@ def test_a_claimed_epsilon(here, run, written):
     written("dp", run(*words, "--out", "out"))
 
 
+def test_a_members_own_test_of_every_round(here, run, written):
+    handmade.write(Path("run"), clients=2)
+    run("canary", "make", "--out", "c.json", "--count", 6, "--seed", 5, "--corpus", "own.jsonl")
+    undated("c.json")
+    words = ("watch", "run", "--ours", "own.jsonl", "--held-out", "victim.jsonl", "--quiet")
+    written("watch", run(*words, "--canaries", "c.json", "--references", 20, "--out", "out"))
+
+
 def keep(place, data):
     """Give clients of a federation's folder their records, and name their hashes."""
     (place / "data").mkdir()

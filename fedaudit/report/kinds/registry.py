@@ -18,8 +18,9 @@ from fedaudit.report.kinds.memorization import Memorization
 from fedaudit.report.kinds.persons import Persons
 from fedaudit.report.kinds.reconstruction import Reconstruction
 from fedaudit.report.kinds.source import Source
+from fedaudit.report.kinds.watch import Watch
 
-FIRST: tuple[Kind, ...] = (Memorization(), Exposure(), Epsilon())
+FIRST: tuple[Kind, ...] = (Watch(), Memorization(), Exposure(), Epsilon())
 """Our kinds that a report shows before extraction, in reading order."""
 OTHERS: tuple[Kind, ...] = (
     Membership(),

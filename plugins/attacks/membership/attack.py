@@ -29,10 +29,11 @@ from fedaudit.extraction.targets import (
     exclusive_documents,
     left_out_text,
 )
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
 from fedaudit.metrics.significance import clustered_share
 
-from . import organisation, reference_models, text_baseline, usage
+from . import organisation, reference_models, usage
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord

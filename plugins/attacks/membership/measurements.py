@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedaudit.api import AttackContext, Estimate, Measurement
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.group_bootstrap import tpr_by_groups
 from fedaudit.metrics.privacy.membership_tests import least_p_value, permutation_p_values
 from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
 
-from . import text_baseline
 from .scored_record import ScoredRecord
 
 KIND = "membership"

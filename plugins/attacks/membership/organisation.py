@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from fedaudit.api import AttackContext, Measurement
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.participation import ParticipationTest, participation_test
 
-from . import text_baseline
 from .measurements import NO_BASE, missing, number, row
 from .scored_record import ScoredRecord
 

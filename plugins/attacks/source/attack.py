@@ -22,10 +22,9 @@ from fedaudit.api import (
     Result,
     wilson,
 )
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
 from fedaudit.metrics.significance import clustered_share
-
-from ..membership import text_baseline
 
 KIND = "source"
 

@@ -3,9 +3,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from fedaudit_plugins.attacks.membership import text_baseline
 
 from fedaudit.api import Document
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
 
 WORDS = [f"w{n}" for n in range(300)]

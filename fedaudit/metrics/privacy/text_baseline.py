@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from fedaudit.api import Document, Estimate
+from fedaudit.api.estimates import Estimate
+from fedaudit.api.records import Document
 from fedaudit.metrics.privacy.roc import auc
 
 if TYPE_CHECKING:

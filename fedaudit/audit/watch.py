@@ -1,0 +1,156 @@
+"""`fedaudit watch`: what each round's global model has learnt of a member's own records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Measurement, Target
+from fedaudit.audit import other_models, preflight, records
+from fedaudit.audit.input_files import InputFile, InputReader
+from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
+from fedaudit.audit.request import WatchRequest
+from fedaudit.audit.run import AuditPipeline, AuditResults
+from fedaudit.cache.engine import CachingEngine
+from fedaudit.canaries import canary_file
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import is_federation
+from fedaudit.system.files import existing_path
+from fedaudit.watch.records import WatchedRecords, watched_records
+from fedaudit.watch.rounds import SHORTEST, TOKENS, RoundScorer, RoundScores, round_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchInputs(Inputs[WatchRequest]):
+    """A member's records, and the global models that are tested."""
+
+    own: InputFile
+    held_out: records.HeldOut
+    watched: WatchedRecords
+    rounds: Mapping[int, Path]
+    """The global adapter after each round, the audited one last."""
+    round_sha256: Mapping[int, str]
+    canaries_sha256: str
+    """The SHA-256 of the file of canaries; empty without one."""
+    known: dict[str, RoundScores] = field(default_factory=dict)
+    """The scores of models that were tested before, by the SHA-256 of the adapter."""
+
+
+def resolve(request: WatchRequest, reader: InputReader) -> WatchInputs:
+    """Return the inputs, after every check that needs no model.
+
+    The federation may still be running: the rounds so far are tested. Raises InputError for a
+    folder that is no federation or has no round yet, and without held-out records.
+    """
+    path = existing_path(Path(request.target or ""), "folder")
+    if not is_federation(path):
+        raise InputError(f"{path} is no federation's folder, whose rounds could be tested.")
+    if request.round is None:
+        request = replace(request, round=reader.federation(path).manifest.rounds[-1].round)
+    if request.round == 0:
+        raise InputError(f"{path} has no round yet: --follow waits for the first.")
+    audited = resolve_target(request, reader)
+    form = form_of(request, audited)
+    own = reader.corpus(request.ours, form)
+    held_out = records.read_held_out(request, audited, form, [own], reader=reader)
+    if held_out is None:
+        raise UsageError(
+            "Missing option '--held-out': name records like your own that you set aside at random "
+            "and gave to no training."
+        )
+    canaries = canary_file.read(request.canaries, reader.read) if request.canaries else None
+    watched = watched_records(
+        own.documents,
+        held_out.documents,
+        canaries,
+        heading=canaries.heading(form) if canaries else "",
+        references=request.references,
+        seed=request.seed,
+    )
+    assert audited.federation is not None
+    earlier = {
+        entry.round: audited.federation.path / entry.adapter
+        for entry in audited.federation.manifest.rounds
+        if 0 < entry.round <= (audited.round or 0)
+    }
+    facts = other_models.round_facts(earlier, reader)
+    canaries_sha256 = reader.sha256(request.canaries) if request.canaries else ""
+    if canaries_sha256:
+        facts["canaries"] = canaries_sha256
+    return WatchInputs(
+        **common_inputs(request, audited, reader, facts),
+        own=own,
+        held_out=held_out,
+        watched=watched,
+        rounds=earlier,
+        canaries_sha256=canaries_sha256,
+        round_sha256={n: adapters.fingerprint(p, reader.sha256) for n, p in earlier.items()},
+    )
+
+
+@dataclass(kw_only=True)
+class WatchPipeline(AuditPipeline[WatchInputs]):
+    """Tests the global model of every round."""
+
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Return own and held-out records, whose annotation is not used, and the canaries."""
+        files, path = [self.inputs.own, self.inputs.held_out.file], self.request.canaries
+        canaries = self.inputs.watched.canaries
+        if canaries:
+            sentences = tuple(
+                Document(id=str(n), text=canary.sentence)
+                for n, canary in enumerate(canaries.planted)
+            )
+            digest = self.inputs.canaries_sha256
+            files.append(InputFile(path=path, documents=sentences, sha256=digest))
+        return files
+
+    def measure(self, engine: Engine) -> AuditResults:
+        """Score own and held-out records and canaries under every round's model."""
+        inputs, base = self.inputs, Target(name="base")
+        changed = preflight.measure_effect(
+            engine, self.audited.tuned, base, inputs.watched.documents
+        )
+        scorer = RoundScorer(
+            CachingEngine(engine, self.kept) if self.kept else engine, inputs.watched
+        )
+        rows: list[Measurement] = []
+        for test, (number, adapter) in enumerate(inputs.rounds.items(), 1):
+            digest = inputs.round_sha256[number]
+            if digest not in inputs.known:
+                target = Target(name=f"round {number}", adapter=str(adapter))
+                watch = self.watch(f"testing round {number}")
+                inputs.known[digest] = scorer.score(target, base, watch)
+            rows += round_rows(
+                inputs.known[digest],
+                inputs.watched,
+                number=number,
+                test=test,
+                limit=self.request.limit,
+            )
+        self.finish_asking()
+        return AuditResults(
+            results=[Result(measurements=tuple(rows))],
+            effect=preflight.effect_table(changed),
+            beginning=None,
+            usage={},
+        )
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings, and which rounds were tested."""
+        return {**super().config(), "rounds": list(self.inputs.rounds)}
+
+    def caveats(self) -> list[str]:
+        """Return the caveats of every such test."""
+        return [
+            "The bounds hold if the held-out records were set aside at random, from the same "
+            "records as those that were trained on; no program can check that.",
+            "The upper bounds are of what this score shows: another attack may recognise more.",
+            f"Only the first {TOKENS} tokens of a record were read, and no record of fewer than "
+            f"{SHORTEST}.",
+            *self.inputs.held_out.limits,
+            *records.reading_caveats([self.inputs.own]),
+        ]

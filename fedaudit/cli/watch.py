@@ -1,0 +1,105 @@
+"""fedaudit watch: what each round has learnt of a member's own records."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.audit.request import WatchRequest
+from fedaudit.cli.audit_runner import make_request, run_audit, watching
+from fedaudit.cli.options import Output, takes_options
+
+if TYPE_CHECKING:
+    from fedaudit.federation.folder import Federation
+    from fedaudit.watch.rounds import RoundScores
+
+PAUSE = 5
+"""The number of seconds between two looks at the folder."""
+
+
+@takes_options(
+    "asked",
+    WatchRequest,
+    without=("target", "model", "adapter", "client", "keys", "detector"),
+)
+@takes_options("output", Output, Output, without=("reveal", "shard", "dry_run"))
+def watch(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The federation's folder, which may still grow.")
+    ],
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Wait for further rounds; end when the limit is passed or RUN is done."
+        ),
+    ] = False,
+    *,
+    asked: dict[str, Any],
+    output: Output,
+) -> int:
+    """Test every round's global model with your own records, alone.
+
+    How many of them stand higher than records that you set aside, because they were trained on: at
+    least and at most, in all rounds together with 95 % confidence, however often you look.
+
+    Exit code 1: in some round surely more than the limit was learnt. 7: neither that nor the
+    opposite is shown.
+    """
+    request = make_request(WatchRequest, target=str(run), **asked)
+    return _follow(request, output) if follow else run_audit(request, output)
+
+
+def _follow(request: WatchRequest, output: Output) -> int:
+    """Test each new round, with a report of its own; show the last one and return its code."""
+    from fedaudit.api.errors import UsageError
+    from fedaudit.audit.input_files import InputReader
+    from fedaudit.audit.session import AuditSession
+    from fedaudit.audit.watch import resolve
+    from fedaudit.cli.console import print_note, print_report, verdict_code
+
+    if request.round is not None or output.resume:
+        raise UsageError("--follow goes with neither --round nor --resume.")
+    known: dict[str, RoundScores] = {}
+    path, tested = Path(request.target or ""), 0
+    while True:
+        federation = _next_round(path, tested, quiet=output.quiet)
+        tested = federation.manifest.rounds[-1].round
+        inputs = replace(resolve(replace(request, round=tested), InputReader()), known=known)
+        session = AuditSession(
+            inputs.request,
+            output.out and output.out / f"round-{tested:03d}",
+            copy=output.json,
+            inputs=inputs,
+        )
+        audit = session.run(watching(output.quiet))
+        assert audit is not None
+        report = audit.report.to_json()
+        if report["verdict"]["status"] == "fail" or federation.manifest.status == "complete":
+            print_report(report)
+            print_note(f"The report is {session.folder / 'report.json'}.", quiet=output.quiet)
+            return verdict_code(report)
+        print_note(
+            f"Round {tested}: {' '.join(report['verdict']['reasons'])} The report is "
+            f"{session.folder / 'report.json'}.",
+            quiet=output.quiet,
+        )
+
+
+def _next_round(path: Path, tested: int, *, quiet: bool) -> "Federation":
+    """Wait until a federation has a round after `tested`, or is complete; return it."""
+    from fedaudit.cli.console import print_note
+    from fedaudit.federation.folder import is_federation, open_federation
+
+    waiting = False
+    while True:
+        if is_federation(path):
+            federation = open_federation(path)
+            last = federation.manifest.rounds[-1].round
+            if last > tested or (last and federation.manifest.status == "complete"):
+                return federation
+        if not waiting:
+            print_note(f"Waiting for round {tested + 1} of {path}.", quiet=quiet)
+            waiting = True
+        time.sleep(PAUSE)

@@ -1,0 +1,198 @@
+"""A member's own audit over rounds: how many of its records the global models have learnt."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import ClassVar
+
+from fedaudit.api.kind import Answer, Judgement, Kind, Question, Row, Table
+from fedaudit.api.policy import Policy
+from fedaudit.api.records import Measurement
+from fedaudit.report.number_format import as_percent, number, percent
+from fedaudit.report.query import missing_reasons
+from fedaudit.report.tables.table import NONE, build_table
+
+JUDGED_FPR = 0.01
+"""The share of others that may stand as high in what a pass is about."""
+MIN_OTHERS = 100
+"""The fewest others of which that share is a whole one."""
+BY_NOW = "at least, by now"
+
+
+class Watch(Kind):
+    """What a federation learns of a member's records, tested by the member in every round."""
+
+    name = "watch"
+    attack_class = "membership_inference"
+    rules = ("watch",)
+    discloses = False
+    compared = frozenset({"learnt"})
+    answers: ClassVar = {
+        "fail": "Stop now: the global models have learnt more of your records than your limit"
+        " allows, and whoever has them can tell.",
+        "pass": "So far, the global models show no more of your records than your limit allows, to"
+        " this test. Other attacks may see more, and later rounds may learn more.",
+        "inconclusive": "It is neither shown that the global models have learnt more of your"
+        " records than your limit allows, nor that they have not: the reasons say why.",
+    }
+    question = Question(
+        "What has a federation learnt of one member by now?",
+        "OWASP AISVS 12.3.4",
+        "In no round so far was more learnt of the member's records than it allows.",
+    )
+    glossary: ClassVar = {
+        "learnt": "Of a member's records, how many stand higher than they would if the model had"
+        " not been trained on them. Records that were set aside at random show what chance gives.",
+    }
+
+    def judge(self, rows: Sequence[Measurement], policy: Policy) -> list[Judgement]:
+        """Return the status of the member's records, and of its canaries, over all rounds.
+
+        All bounds of all rounds hold together, so the highest lower bound so far is one, too.
+
+        * fail          in some round surely more was learnt than the limit allows
+        * inconclusive  something was not measured; fewer than 100 others were compared with; or
+                        among those above all but 1 % of the others in some round, more than the
+                        limit allows may be there because of training
+        * pass          otherwise
+        """
+        learnt = [row for row in rows if row.metric == "learnt"]
+        units = list(dict.fromkeys(str(row.scope.get("unit")) for row in learnt))
+        return [_judge(unit, [r for r in learnt if r.scope.get("unit") == unit]) for unit in units]
+
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row."""
+        return row["metric"] in ("learnt", "exposure")
+
+    def tables(self, report: Row) -> list[Table]:
+        """Return the table of bounds, a line for each round and what was counted."""
+        rows = [row for row in self.rows(report) if row["metric"] == "learnt"]
+        if not rows:
+            return []
+        measured = [row for row in rows if row["value"] is not None]
+        lines = [list(group) for _, group in groupby(measured, key=_line)]
+        cells = list(_cells(lines, self.rows(report)))
+        rates = list(dict.fromkeys(_rate_name(row) for row in measured))
+        columns = ("round", "of", *rates, BY_NOW, "exposure")
+        notes = [
+            "How many stand above all but 1 % (10 %, 50 %) of what they are compared with because"
+            " they were trained on: at least, to at most. All bounds of all rounds hold together"
+            " with 95 % confidence.",
+            *missing_reasons(rows),
+        ]
+        return [
+            build_table(
+                "Learnt of your records, by round",
+                cells,
+                columns,
+                numeric=("round", *rates, BY_NOW, "exposure"),
+                notes=tuple(notes),
+            )
+        ]
+
+    def sentences(self, report: Row) -> list[str]:
+        """Return what was tested and what came of it."""
+        rows = [row for row in self.rows(report) if row["metric"] == "learnt"]
+        measured = [row for row in rows if row["value"] is not None]
+        found = []
+        for unit in dict.fromkeys(row["scope"].get("unit") for row in measured):
+            own = [row for row in measured if row["scope"].get("unit") == unit]
+            rounds = len({row["scope"].get("round") for row in own})
+            best = max(own, key=lambda row: row["low"] or 0.0)
+            found.append(
+                f"The global models of {rounds:,} round{'s' * (rounds != 1)} were tested on"
+                f" {_counted(own[0]['n'], str(unit))}; at least {_least(best)} were learnt."
+            )
+        return found
+
+    def answer(self, report: Row) -> Answer | None:
+        """Answer what was learnt of the member by now."""
+        sentences = self.sentences(report)
+        if not sentences:
+            return Answer("open", "No member tested the rounds with its own records.")
+        rows = [row for row in self.rows(report) if row["value"] is not None]
+        return Answer("answered", " ".join(sentences), tuple(rows[-3:]))
+
+
+def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
+    missing = next((row for row in rows if row.value is None), None)
+    if missing is not None:
+        return Judgement("inconclusive", f"watch: {missing.reason}.", "watch", missing)
+    allowed = float(str(rows[0].scope.get("limit")))
+    limit = f"no more than {as_percent(allowed)} learnt"
+    most = max(rows, key=lambda row: row.low or 0.0)
+    n = most.n or 0
+    if (most.low or 0.0) > allowed:
+        reason = (
+            f"watch: after round {most.scope.get('round')} at least {_share(most.low, n)} of"
+            f" {_counted(n, unit)} stand higher than if they had not been trained on; your limit is"
+            f" {as_percent(allowed)}: stop now."
+        )
+        return Judgement("fail", reason, "watch", most, limit)
+    judged = [row for row in rows if row.scope.get("fpr") == JUDGED_FPR]
+    widest = max(judged, key=lambda row: row.high or 0.0)
+    if (others := int(str(widest.scope.get("others")))) < MIN_OTHERS:
+        reason = (
+            f"watch: {others:,} others are too few to rule a leak out; {MIN_OTHERS} are needed. At"
+            f" least {_share(most.low, n)} of {_counted(n, unit)} were learnt."
+        )
+        return Judgement("inconclusive", reason, "watch", widest, limit)
+    if (widest.high or 0.0) > allowed:
+        reason = (
+            f"watch: up to {_share(widest.high, n)} of {_counted(n, unit)} may have been learnt by"
+            f" round {widest.scope.get('round')}, at least {_share(most.low, n)}; your limit is"
+            f" {as_percent(allowed)}."
+        )
+        return Judgement("inconclusive", reason, "watch", widest, limit)
+    reason = (
+        f"watch: of {_counted(n, unit)} at most {_share(widest.high, n)} can be told in any round,"
+        f" at one false alarm in a hundred; your limit is {as_percent(allowed)}."
+    )
+    return Judgement("pass", reason, "watch", widest, limit)
+
+
+def _line(row: Row) -> tuple[str, str]:
+    return str(row["scope"].get("round")), str(row["scope"].get("unit"))
+
+
+def _cells(lines: Sequence[Sequence[Row]], rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """Yield the cells of each line; the last bound is the highest up to that round."""
+    exposures = {_line(row): row for row in rows if row["metric"] == "exposure"}
+    highest: dict[str, Row] = {}
+    for line in lines:
+        key = number_, unit = _line(line[0])
+        best = max([*line, *filter(None, [highest.get(unit)])], key=lambda row: row["low"] or 0.0)
+        highest[unit] = best
+        cells = {_rate_name(row): _range(row) for row in line}
+        bits = exposures.get(key)
+        yield {
+            "round": number_,
+            "of": _counted(line[0]["n"], unit),
+            **cells,
+            BY_NOW: _least(best),
+            "exposure": "" if bits is None else number(bits["value"]),
+        }
+
+
+def _rate_name(row: Row) -> str:
+    return f"at {as_percent(float(row['scope'].get('fpr', 0)))}"
+
+
+def _range(row: Row) -> str:
+    if row["low"] is None or row["high"] is None or row["n"] is None:
+        return NONE
+    low, high = (round(row[end] * row["n"]) for end in ("low", "high"))
+    return f"{low:,}-{high:,}"
+
+
+def _least(row: Row) -> str:
+    return _share(row["low"], row["n"] or 0)
+
+
+def _share(share: float | None, n: int) -> str:
+    """Return a share of n as a count, with the share: `31 (10.3 %)`."""
+    return f"{round((share or 0.0) * n):,} ({percent(share or 0.0)})"
+
+
+def _counted(n: int | None, unit: str) -> str:
+    noun = {"canary": "canaries"}.get(unit, f"{unit}s") if n != 1 else unit
+    return f"{n or 0:,} {noun}"

@@ -1,0 +1,101 @@
+"""What a member compares: its records, those that it set aside, and its canaries."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document
+from fedaudit.canaries.canary_file import CanarySet
+from fedaudit.metrics.privacy import text_baseline
+from fedaudit.metrics.privacy.roc import auc
+
+Unit = tuple[Document, ...]
+"""The records of a group (a person, a case), or one record that has no group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedRecords:
+    """What every round's model is asked about; nothing of it depends on a model."""
+
+    own: tuple[Unit, ...]
+    held_out: tuple[Unit, ...]
+    canaries: CanarySet | None = None
+    heading: str = ""
+    """What stands before the sentence of a canary in training."""
+    references: int
+    """The number of secrets that each canary is ranked among, itself not counted."""
+    refusal: str = ""
+    """Why own and held-out records cannot be compared; empty if they can."""
+    seed: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What is counted: "group" if any record has one, else "record"."""
+        return "group" if any(d.group for unit in self.own for d in unit) else "record"
+
+    @property
+    def documents(self) -> list[Document]:
+        """The member's own records."""
+        return [document for unit in self.own for document in unit]
+
+
+def watched_records(
+    own: Iterable[Document],
+    held_out: Sequence[Document],
+    canaries: CanarySet | None = None,
+    *,
+    heading: str = "",
+    references: int,
+    seed: int = 0,
+) -> WatchedRecords:
+    """Return what is compared: every text once, and no text that is on both sides or a canary's.
+
+    Sets that can be told apart by their texts alone are not comparable (Das et al. 2024,
+    arXiv:2406.16201), and `refusal` says so. Raises InputError if a side is empty, and for
+    canaries with fewer secrets left than references.
+    """
+    sentences = {heading + canary.sentence for canary in canaries.planted} if canaries else set()
+    outside = {d.text: d for d in held_out if not d.is_prompt}
+    inside = {
+        d.text: d
+        for d in own
+        if not d.is_prompt and d.text not in outside and d.text not in sentences
+    }
+    if not inside or not outside:
+        raise InputError(
+            "There is nothing to compare: own records, which were trained on, and held-out ones, "
+            "which were not, are needed; the same text on both sides does not count."
+        )
+    if canaries and references > (left := canaries.space.size - len(canaries.canaries)):
+        raise InputError(f"The canaries' space has {left:,} secrets left: fewer --references.")
+    return WatchedRecords(
+        own=_units(inside.values()),
+        held_out=_units(outside.values()),
+        canaries=canaries,
+        heading=heading,
+        references=references,
+        refusal=_refusal(list(inside.values()), list(outside.values()), seed),
+        seed=seed,
+    )
+
+
+def _units(documents: Iterable[Document]) -> tuple[Unit, ...]:
+    """Return records by group, sorted, so that the order of a file does not matter."""
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for document in sorted(documents, key=lambda d: d.text):
+        key = ("group", document.group) if document.group else ("text", document.text)
+        groups.setdefault(key, []).append(document)
+    return tuple(tuple(groups[key]) for key in sorted(groups))
+
+
+def _refusal(own: Sequence[Document], held_out: Sequence[Document], seed: int) -> str:
+    """Return what tells the sets apart without any model; empty if nothing does."""
+    scores = text_baseline.cross_validated(own, held_out, seed=seed)
+    area = None if scores is None else auc(*scores)
+    difference = text_baseline.texts_differ(own, held_out, area, seed=seed)
+    if not difference:
+        return ""
+    return (
+        f"the texts alone, without any model, tell own records from held-out ones (by {difference})"
+        ": set records aside at random, from the same"
+    )

@@ -1,0 +1,163 @@
+"""What a round's global model says of a member's records, and the bounds that follow.
+
+In a row's scope, `unit` is what is counted ("record", "group" or "canary"), `round` the round,
+`test` its place among those tested, `fpr` the share of held-out records (or of secrets that no
+client was given) that may stand as high, `others` how many there are, and `limit` the share that
+the member allows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from fedaudit.api.engine import Engine, LogProbabilities, text_start
+from fedaudit.api.errors import InputError
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Measurement, Target
+from fedaudit.canaries import ranking
+from fedaudit.metrics.privacy import attributable_effect, canary_exposure, membership_scores
+from fedaudit.watch.records import Unit, WatchedRecords
+
+KIND = "watch"
+CANARY = "canary"
+LEVEL = 0.05
+"""The probability, at most, that any bound of any round is wrong."""
+TOKENS, SHORTEST = 256, 8
+"""How many tokens of a record are read, and how many it must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundScores:
+    """How much likelier a round's model makes own and held-out units, and the canaries' ranks."""
+
+    own: Sequence[float]
+    """The gain in ln p per token over the base, in nats; empty if the sets are not comparable."""
+    held_out: Sequence[float]
+    canaries: Sequence[tuple[float, Sequence[float]]] = ()
+    """The log-probability of each planted secret, and of those that it is ranked among."""
+
+
+class RoundScorer:
+    """Scores the global models of one federation; the base is read once."""
+
+    def __init__(self, engine: Engine, records: WatchedRecords) -> None:
+        """Tokenise the records; raises InputError if those of a side are all too short."""
+        self._engine, self._records = engine, records
+        self._begin = text_start(engine)
+        self._rows: list[tuple[int, ...]] = []
+        self._own, self._held_out = map(self._tokenize, (records.own, records.held_out))
+        if not self._own or not self._held_out:
+            raise InputError(
+                f"There is nothing to compare: {len(self._own):,} own and {len(self._held_out):,} "
+                f"held-out records have {SHORTEST} tokens."
+            )
+        self._base: LogProbabilities | None = None
+        self._slots = (
+            ranking.slot_references(
+                records.canaries,
+                limit=records.references,
+                count=records.references,
+                seed=records.seed,
+            )
+            if records.canaries
+            else []
+        )
+
+    def _tokenize(self, units: Sequence[Unit]) -> list[list[int]]:
+        """Return the rows of each unit, without those that are too short."""
+        room = min(TOKENS, self._engine.context_length - len(self._begin))
+        texts = [document.text for unit in units for document in unit]
+        tokenized = iter(self._engine.tokenize(texts))
+        found: list[list[int]] = []
+        for unit in units:
+            rows = [
+                (*self._begin, *tokens.ids[:room])
+                for tokens in (next(tokenized) for _ in unit)
+                if len(tokens.ids) >= SHORTEST
+            ]
+            if rows:
+                found.append(list(range(len(self._rows), len(self._rows) + len(rows))))
+            self._rows += rows
+        return found
+
+    def score(self, tuned: Target, base: Target, progress: Progress = no_progress) -> RoundScores:
+        """Return the scores of a round's model."""
+        own: list[float] = []
+        held_out: list[float] = []
+        if not self._records.refusal:
+            self._base = self._base or self._engine.score(base, self._rows)
+            after = self._engine.score(tuned, self._rows, progress=progress)
+            gains = [
+                membership_scores.reference_ratio(row, reference)
+                for row, reference in zip(after, self._base, strict=True)
+            ]
+            own, held_out = (
+                [fmean(gains[row] for row in unit) for unit in side]
+                for side in (self._own, self._held_out)
+            )
+        scored = ranking.score(
+            self._engine,
+            tuned,
+            self._slots,
+            begin=self._begin,
+            heading=self._records.heading,
+            progress=progress,
+        )
+        planted = [(s.score, s.references) for s in scored if s.canary.times]
+        return RoundScores(own, held_out, planted)
+
+
+def round_rows(
+    scores: RoundScores, records: WatchedRecords, *, number: int, test: int, limit: float
+) -> Iterator[Measurement]:
+    """Yield the rows of the round `number`, which is tested as the `test`-th."""
+    level = LEVEL / (2 if records.canaries else 1)
+    scope = {"source": "tuned", "round": number, "test": test, "limit": limit}
+    units = {**scope, "unit": records.unit}
+    if records.refusal:
+        yield Measurement.missing(
+            records.refusal, kind=KIND, plugin=KIND, metric="learnt", scope=units
+        )
+    else:
+        bounds = attributable_effect.round_bounds(
+            scores.own, scores.held_out, number=test, level=level
+        )
+        yield from _rows(bounds, len(scores.own), len(scores.held_out), units)
+    if scores.canaries:
+        bounds = attributable_effect.ranked_bounds(scores.canaries, number=test, level=level)
+        size = len(scores.canaries[0][1])
+        canaries = {**scope, "unit": CANARY}
+        yield from _rows(bounds, len(scores.canaries), size, canaries)
+        yield Measurement(
+            kind=KIND,
+            plugin=KIND,
+            metric="exposure",
+            value=fmean(
+                canary_exposure.exact(score, (*references, score))
+                for score, references in scores.canaries
+            ),
+            n=len(scores.canaries),
+            scope={**canaries, "space": size + 1},
+        )
+
+
+def _rows(
+    bounds: Sequence[attributable_effect.AttributableCount],
+    members: int,
+    others: int,
+    scope: dict[str, object],
+) -> Iterator[Measurement]:
+    for count in bounds:
+        likely = min(max(count.hits - count.expected, count.low), count.high)
+        yield Measurement(
+            kind=KIND,
+            plugin=KIND,
+            metric="learnt",
+            value=likely / members,
+            low=count.low / members,
+            high=count.high / members,
+            n=members,
+            hits=count.hits,
+            chance=count.expected / members,
+            scope={**scope, "fpr": count.rate, "others": others},
+        )

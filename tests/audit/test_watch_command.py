@@ -1,0 +1,191 @@
+"""`fedaudit watch` from end to end, on federations written by hand, with a model that is told."""
+
+import json
+import random
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import handmade
+import pytest
+from command import Command
+
+from fedaudit.audit import access
+from fedaudit.engine import environment
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.federation import manifest
+
+OWN, HELD_OUT = 120, 120
+WORDS = ["court", "bank", "claim", "house", "letter", "judge", "paid", "lost", "year", "side"]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    handmade.write(tmp_path / "fed", rounds=3)
+    rng = random.Random(1)
+    lines = [
+        json.dumps({"text": f"Case {n}: {' '.join(rng.choices(WORDS, k=14))}"}) + "\n"
+        for n in range(OWN + HELD_OUT)
+    ]
+    rng.shuffle(lines)
+    Path("ours.jsonl").write_text("".join(lines[:OWN]))
+    Path("aside.jsonl").write_text("".join(lines[OWN:]))
+    return Command(monkeypatch, capfd)
+
+
+def answer_as(monkeypatch, learnt):
+    """Put in a model that has learnt so many of our records after each round, by number."""
+    ours = [json.loads(line)["text"] for line in Path("ours.jsonl").read_text().splitlines()]
+    loads = []
+
+    def likelihood(target, token, before):
+        if not target.adapter:
+            return -2.0
+        number = int(Path(target.adapter).parts[-2])
+        text = before + token
+        known = any(own.startswith(text) for own in ours[: learnt.get(number, 0)])
+        noise = random.Random(f"{number} {text}").gauss(0, 0.2)
+        return -2.0 + noise + (1.0 if known and len(text) > 12 else 0.0)
+
+    def load(audited, form, request, kept=None):
+        loads.append(audited.round)
+        if kept:
+            kept.record_fact("the base's SHA-256", "0" * 64)
+        return FakeEngine(lambda *_: "", likelihood=likelihood), "0" * 64
+
+    monkeypatch.setattr(access, "load_engine", load)
+    monkeypatch.setattr(
+        environment, "describe", lambda device: {"versions": {}, "device": "none", "git": None}
+    )
+    return loads
+
+
+ASKED = ("watch", "fed", "--ours", "ours.jsonl", "--held-out", "aside.jsonl", "--quiet")
+
+
+def report(folder):
+    return json.loads((Path(folder) / "report.json").read_text())
+
+
+def lows(found):
+    """Return the number that were surely learnt, by round, at 1 %."""
+    rows = [r for r in found["measurements"] if r["metric"] == "learnt"]
+    return [
+        round(r["low"] * r["n"])
+        for r in rows
+        if r["scope"]["fpr"] == 0.01 and r["scope"]["unit"] == "record"
+    ]
+
+
+def test_a_leak_of_the_second_round_is_found_and_stays_found(run, monkeypatch):
+    answer_as(monkeypatch, {2: 60})
+    shown = run(*ASKED, "--out", "out")
+    assert shown.code == 1, shown.err
+    found = report("out")
+    assert found["verdict"]["status"] == "fail"
+    assert "after round 2" in found["verdict"]["reasons"][0]
+    first, second, third = lows(found)
+    assert first == third == 0
+    assert 40 <= second <= 60
+    assert found["run"]["config"]["rounds"] == [1, 2, 3]
+    assert "stop now" in shown.out
+    assert "same: verdict fail" in run("report", "out", "--verify").out
+    assert run(*ASKED, "--round", 1, "--out", "early").code == 0
+
+
+def test_nothing_learnt_passes_and_few_held_out_records_do_not(run, monkeypatch):
+    answer_as(monkeypatch, {})
+    assert run(*ASKED, "--out", "out").code == 0
+    lines = Path("aside.jsonl").read_text().splitlines(keepends=True)
+    Path("aside.jsonl").write_text("".join(lines[:99]))
+    shown = run(*ASKED, "--out", "few")
+    assert shown.code == 7
+    assert "99 others are too few" in shown.out
+
+
+def test_a_limit_allows_what_it_says(run, monkeypatch):
+    answer_as(monkeypatch, {3: 60})
+    assert run(*ASKED, "--limit", "0.6", "--out", "a").code == 0
+    assert run(*ASKED, "--limit", "0.45", "--out", "b").code == 7
+    assert run(*ASKED, "--limit", "0.2", "--out", "c").code == 1
+    run.refused(2, *ASKED, "--limit", "1.5", says="--limit")
+
+
+def test_canaries_have_a_line_of_their_own(run, monkeypatch):
+    words = ("--count", 20, "--client", "c0", "--seed", 5, "--controls", 0)
+    made = run("canary", "make", "--out", "c.json", *words, "--corpus", "ours.jsonl")
+    assert made.code == 0, made
+    answer_as(monkeypatch, {})
+    shown = run(*ASKED, "--canaries", "c.json", "--out", "out")
+    rows = [r for r in report("out")["measurements"] if r["scope"].get("unit") == "canary"]
+    assert [r["n"] for r in rows] == [20] * 12
+    assert {r["scope"]["round"] for r in rows} == {1, 2, 3}
+    assert {r["low"] for r in rows if r["metric"] == "learnt"} == {0.0}
+    assert "20 canaries" in shown.out
+    told = json.loads(Path("c.json").read_text())
+    assert not any(one["secret"] in shown.out for one in told["canaries"])
+    assert not any(one["secret"] in Path("out/report.json").read_text() for one in told["canaries"])
+
+
+def cut(folder, last, *, status="running"):
+    """Leave a federation as it was after a round, not complete."""
+    whole = manifest.read(folder)
+    kept = whole.rounds[: last + 1]
+    files = {n: h for n, h in whole.files.items() if not n.startswith("rounds/")
+             or int(n.split("/")[1]) <= last}  # fmt: skip
+    manifest.write(replace(whole, rounds=kept, files=files, status=status), folder)
+    return whole
+
+
+def test_a_federation_that_still_runs_is_tested_as_far_as_it_is(run, monkeypatch):
+    answer_as(monkeypatch, {2: 60})
+    cut(Path("fed"), 1)
+    assert run(*ASKED, "--out", "out").code == 0
+    assert report("out")["run"]["config"]["rounds"] == [1]
+    cut(Path("fed"), 0)
+    run.refused(3, *ASKED, "--out", "none", says="--follow waits for the first")
+
+
+def test_follow_tests_each_new_round_once_and_stops_at_the_limit(run, monkeypatch):
+    loads = answer_as(monkeypatch, {2: 60})
+    shutil.copytree("fed", "whole")
+    cut(Path("fed"), 0)
+    arriving = iter([1, 2])
+
+    def pause(_):
+        cut_to = next(arriving)
+        shutil.rmtree("fed")
+        shutil.copytree("whole", "fed")
+        cut(Path("fed"), cut_to)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    shown = run(*ASKED[:-1], "--follow", "--out", "out", "--json", "last.json")
+    assert shown.code == 1, shown
+    assert sorted(path.name for path in Path("out").iterdir()) == ["round-001", "round-002"]
+    assert loads == [1, 2]
+    assert "Waiting for round 1 of fed" in shown.err
+    assert "Round 1: watch: of 120 records" in shown.err
+    # What was scored before is not scored again, and nothing comes out otherwise for it.
+    answer_as(monkeypatch, {2: 60})
+    assert run(*ASKED, "--out", "once").code == 1
+    assert lows(report("out/round-002")) == lows(report("once"))
+    assert json.loads(Path("last.json").read_text())["run"] == report("out/round-002")["run"]
+
+
+def test_follow_ends_with_the_federation(run, monkeypatch):
+    answer_as(monkeypatch, {})
+    shown = run(*ASKED, "--follow", "--out", "out")
+    assert shown.code == 0
+    assert [path.name for path in Path("out").iterdir()] == ["round-003"]
+    run.refused(2, *ASKED, "--follow", "--round", 1, says="--round nor --resume")
+
+
+def test_what_cannot_be_watched(run):
+    run.refused(3, "watch", "nowhere", *ASKED[2:], says="There is no folder nowhere")
+    run.refused(3, "watch", ".", *ASKED[2:], says="neither a federation")
+    run.refused(2, "watch", "fed", "--ours", "ours.jsonl", says="--held-out")
+    run.refused(3, *ASKED[:3], "none.jsonl", *ASKED[4:], says="none.jsonl")
+    run.refused(2, *ASKED, "--round", 9, says="no round 9")
+    run.refused(3, *ASKED, "--held-out", "ours.jsonl", says="Nothing in ours.jsonl is held out")

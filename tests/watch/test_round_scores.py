@@ -1,0 +1,90 @@
+"""Scores of a round's model, and the rows that follow."""
+
+from statistics import fmean
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document, Target
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.watch.records import WatchedRecords
+from fedaudit.watch.rounds import RoundScorer, RoundScores, round_rows
+
+TUNED, BASE = Target(name="round 1", adapter="one"), Target(name="base")
+LONG = "one two three four five six seven eight nine"
+
+
+def likelihood(target, token, before):
+    gain = 0.25 * (len(token) % 4) if target.adapter else 0.0
+    return -2.0 + gain - 0.01 * len(before)
+
+
+def unit(*texts):
+    return tuple(Document(id=text, text=text) for text in texts)
+
+
+def records(own, held_out, **given):
+    return WatchedRecords(own=tuple(own), held_out=tuple(held_out), references=5, **given)
+
+
+def slow_gain(text):
+    """Ask about each token by itself."""
+    words = text.split()
+    gains = []
+    for at in range(1, len(words)):
+        token, before = f" {words[at]}", " ".join(words[:at])
+        gains.append(likelihood(TUNED, token, before) - likelihood(BASE, token, before))
+    return fmean(gains)
+
+
+def test_scores_are_gains_over_the_base_and_a_group_has_the_mean_of_its_records():
+    own = [unit(LONG), unit(f"{LONG} ten", f"{LONG} twenty thirty")]
+    engine = FakeEngine(lambda *_: "", likelihood=likelihood)
+    found = RoundScorer(engine, records(own, [unit(f"ab {LONG}")])).score(TUNED, BASE)
+    assert found.own == pytest.approx([
+        slow_gain(LONG),
+        fmean([slow_gain(f"{LONG} ten"), slow_gain(f"{LONG} twenty thirty")]),
+    ])  # fmt: skip
+    assert found.held_out == pytest.approx([slow_gain(f"ab {LONG}")])
+
+
+def test_short_records_and_groups_of_them_are_left_out():
+    engine = FakeEngine(lambda *_: "", likelihood=likelihood)
+    own = [unit("a b c"), unit("too short", LONG)]
+    found = RoundScorer(engine, records(own, [unit(LONG)])).score(TUNED, BASE)
+    assert found.own == pytest.approx([slow_gain(LONG)])
+    with pytest.raises(InputError, match="0 own and 1 held-out"):
+        RoundScorer(engine, records([unit("a b c")], [unit(LONG)]))
+
+
+def test_sets_that_differ_by_their_texts_are_not_scored():
+    engine = FakeEngine(lambda *_: "", likelihood=likelihood)
+    refused = records([unit(LONG)], [unit(LONG)], refusal="the texts differ")
+    found = RoundScorer(engine, refused).score(TUNED, BASE)
+    assert found == RoundScores([], [], [])
+    [row] = round_rows(found, refused, number=4, test=2, limit=0.1)
+    assert (row.value, row.reason, row.scope["round"]) == (None, "the texts differ", 4)
+
+
+def test_rows_by_hand():
+    # Of 40 own records all are above all of 40 held-out ones. In the first test each bound has the
+    # level 0.05 / 2 (round) / 6 (three rates, two sides): 1/240. That h or more of 40 are above all
+    # of 40 by chance has the probability 40 ... (41 - h) / (80 ... (81 - h)): 0.00294 for 8 and
+    # 0.00651 for 7. So at most 7 are by chance: at least 33.
+    watched = records([unit(LONG)], [unit(LONG)])
+    rows = list(round_rows(RoundScores(range(40, 80), range(40)), watched, number=3, test=1,
+                           limit=0.1))  # fmt: skip
+    assert [row.scope["fpr"] for row in rows] == [0.01, 0.1, 0.5]
+    first = rows[0]
+    assert (first.n, first.hits, first.low, first.high) == (40, 40, 33 / 40, 1.0)
+    assert first.chance == pytest.approx(1 / 41)
+    assert first.value == pytest.approx(39.02 / 40, abs=1e-3)
+    assert first.scope["others"] == 40
+    assert {row.scope["unit"] for row in rows} == {"record"}
+
+
+def test_later_tests_have_less_of_the_level():
+    watched, scores = records([unit(LONG)], [unit(LONG)]), RoundScores(range(40, 80), range(40))
+    lows = [next(round_rows(scores, watched, number=n, test=n, limit=0.1)).low for n in (1, 10, 99)]
+    assert lows == sorted(lows, reverse=True)
+    assert len(set(lows)) == 3
