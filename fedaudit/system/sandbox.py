@@ -4,8 +4,12 @@ A file of a kilobyte can make a library compute for years, fill the memory, or t
 with it. So what is to be done with such a file here is done before in a process with limits: where
 that ends well, it will end well here. The process has as much time and memory as it is given, and
 may write no files, start no programs and use no network, as far as the system can see to that.
+
+To import what a trial needs takes seconds. On Linux it is done once: each trial has a fork of a
+process that has imported it and has seen nothing of any trial.
 """
 
+import atexit
 import importlib
 import json
 import math
@@ -15,10 +19,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 
 from fedaudit.api.errors import InputError
 from fedaudit.system import landlock
@@ -36,6 +40,9 @@ LIMITS = {"NOFILE": 64, "FSIZE": 0, "CORE": 0}
 LONGEST = 2**28
 """Bytes of what a trial may say at once, but for what it gives away."""
 
+FORKS = sys.platform == "linux"
+"""Whether trials are forks of one process; elsewhere each has a process that starts anew."""
+_CODE_BYTES = 4
 _NO_MEMORY = 9
 _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.system.sandbox import serve; serve()")
 
@@ -71,21 +78,7 @@ def attempt(
     cannot import. Raises TrialEnded where the process did not come to an end by itself,
     and InputError where the trial does.
     """
-    payload = _encode_request(trial, question, seconds, memory, without)
-    wait = START + SLOW * seconds
-    try:
-        done = subprocess.run(
-            _COMMAND,
-            input=payload,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=wait,
-            check=False,
-        )
-        code, written = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as late:
-        code, written = -signal.SIGKILL, late.stdout or b""
-    return _answer(code, list(_lines(written)), seconds, memory)
+    return receive(trial, question, (), seconds=seconds, memory=memory, most=0, without=without)
 
 
 def receive(
@@ -96,29 +89,149 @@ def receive(
     seconds: float,
     memory: int = MEMORY,
     most: int,
+    without: Sequence[str] = (),
 ) -> Any:
     """Return what `attempt` does, of a trial that yields an `Output` for each of `places`.
 
     Each is written as it comes, whole or not at all. Raises InputError where one has over `most`
     bytes, and TrialEnded where the trial did not give them all.
     """
-    with subprocess.Popen(
-        _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        late = threading.Timer(START + SLOW * seconds, process.kill)
-        late.start()
-        try:
-            with suppress(BrokenPipeError), _pipe(process.stdin) as ask:
-                ask.write(_encode_request(trial, question, seconds, memory, ()))
-            written, messages = _save_outputs(_pipe(process.stdout), places, most)
-            process.wait()
-        finally:
-            late.cancel()
-            process.kill()
-    answer = _answer(process.returncode, messages, seconds, memory)
+    module, _, name = trial.rpartition(".")
+    request = {
+        "trial": name,
+        "question": question,
+        "seconds": seconds,
+        "memory": memory,
+        "folder": str(Path.cwd()),
+    }
+    start = _in_fork if FORKS else _in_new_process
+    with start(module, tuple(without), START + SLOW * seconds) as (asked, said, exit_code):
+        with suppress(BrokenPipeError), asked:
+            asked.write(json.dumps(request).encode())
+        with said:
+            written, messages = _save_outputs(said, places, most)
+        code = exit_code()
+    answer = _answer(code, messages, seconds, memory)
     if missing := [path.name for path in places if path not in written]:
         raise TrialEnded("", f"it gave no {missing[0]}")
     return answer
+
+
+_Running = tuple[IO[bytes], IO[bytes], Callable[[], int]]
+"""Where a trial's request is written, where its messages are read, and what waits for its end."""
+
+
+@contextmanager
+def _in_new_process(module: str, without: tuple[str, ...], wait: float) -> Iterator[_Running]:
+    with subprocess.Popen(
+        (*_COMMAND, module, *without),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        late = threading.Timer(wait, process.kill)
+        late.start()
+        try:
+            assert process.stdin is not None  # asked for
+            assert process.stdout is not None
+            yield process.stdin, process.stdout, process.wait
+        finally:
+            late.cancel()
+            process.kill()
+
+
+class _Host:
+    """A process that has imported a trial's module and opened no file of a stranger.
+
+    It forks a child for each trial, one at a time, so that only the first waits for the imports.
+    """
+
+    def __init__(self, module: str, without: tuple[str, ...]) -> None:
+        self.control, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                (*_COMMAND, module, *without),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def fork(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return the ends of the pipes that a new child reads from and writes to."""
+        (theirs_in, asked), (said, theirs_out) = os.pipe(), os.pipe()
+        try:
+            with suppress(ConnectionError):  # it has ended, and `exit_code` says how
+                socket.send_fds(self.control, [b"+"], [theirs_in, theirs_out])
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        return os.fdopen(asked, "wb"), os.fdopen(said, "rb")
+
+    def exit_code(self) -> int:
+        """Return the child's exit code, or the host's own if that ended."""
+        with suppress(ConnectionError):
+            if code := self.control.recv(_CODE_BYTES):
+                return int.from_bytes(code, signed=True)
+        return self.process.wait()
+
+    def kill(self) -> None:
+        """End the host and its child, if they have not ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Forget the host, which ends with that."""
+        self.kill()
+        self.process.wait()
+        self.control.close()
+
+
+_hosts: dict[tuple[str, tuple[str, ...]], _Host] = {}
+_hosts_lock = threading.Lock()
+
+
+@contextmanager
+def _in_fork(module: str, without: tuple[str, ...], wait: float) -> Iterator[_Running]:
+    with _hosts_lock:
+        host = _hosts.pop((module, without), None)
+        if host and host.process.poll() is not None:  # ended meanwhile
+            host.close()
+            host = None
+        host = host or _Host(module, without)
+        late = threading.Timer(wait, host.kill)
+        late.start()
+        try:
+            yield *host.fork(), host.exit_code
+        except BaseException:
+            host.close()
+            raise
+        finally:
+            late.cancel()
+        if host.process.poll() is None:
+            _hosts[module, without] = host
+        else:
+            host.close()
+
+
+def _end_hosts() -> None:
+    while _hosts:
+        _hosts.popitem()[1].close()
+
+
+def _forget_hosts() -> None:
+    """Leave the hosts of a process to it, in its fork."""
+    global _hosts_lock  # noqa: PLW0603, a thread that there is no longer may hold it
+    _hosts_lock = threading.Lock()
+    while _hosts:
+        host = _hosts.popitem()[1]
+        host.control.close()
+        host.process.returncode = 0
+
+
+atexit.register(_end_hosts)
+if FORKS:
+    os.register_at_fork(after_in_child=_forget_hosts)
 
 
 def _save_outputs(
@@ -129,17 +242,12 @@ def _save_outputs(
     for line in iter(lambda: stream.readline(LONGEST), b""):
         for message in _lines(line):
             if "bytes" in message:
-                path = dict(enumerate(places))[int(message["place"])]
+                path = places[int(message["place"])]
                 _save(stream, path, int(message["bytes"]), most)
                 written.add(path)
             else:
                 messages = [message]
     return written, messages
-
-
-def _pipe(end: IO[bytes] | None) -> IO[bytes]:
-    assert end is not None  # it was asked for
-    return end
 
 
 def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
@@ -152,19 +260,6 @@ def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
             size -= len(block)
         if size > 0:
             raise TrialEnded("", "it ended within a file")
-
-
-def _encode_request(
-    trial: str, question: Any, seconds: float, memory: int, without: Sequence[str]
-) -> bytes:
-    request: Mapping[str, Any] = {
-        "trial": trial.rpartition(".")[::2],
-        "question": question,
-        "seconds": seconds,
-        "memory": memory,
-        "without": list(without),
-    }
-    return json.dumps(request).encode()
 
 
 def _lines(written: bytes) -> Iterator[dict[str, Any]]:
@@ -194,15 +289,35 @@ def _exit_reason(code: int, seconds: float, memory: int) -> str:
 
 
 def serve() -> None:
-    """Do the trial that stdin names, as the process that `attempt` starts."""
+    """Import the module that the command line names and do trials, as the process of a trial."""
+    name, *without = sys.argv[1:]
+    sys.dont_write_bytecode = True
+    vars(sys)["modules"].update(dict.fromkeys(without))  # what is None is not found
+    os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
+    module = importlib.import_module(name)
+    if not FORKS:
+        _run_trial(module)
+    control = socket.socket(fileno=os.dup(0))
+    while ends := socket.recv_fds(control, 1, 2)[1]:
+        if not (child := os.fork()):
+            control.close()
+            for standard, end in enumerate(ends):
+                os.dup2(end, standard)
+                os.close(end)
+            _run_trial(module)
+        for end in ends:
+            os.close(end)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        control.sendall(code.to_bytes(_CODE_BYTES, signed=True))
+
+
+def _run_trial(module: object) -> NoReturn:
+    """Do the trial that stdin asks for, with limits, and end this process."""
     request = json.load(sys.stdin)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
-    sys.dont_write_bytecode = True
-    vars(sys)["modules"].update(dict.fromkeys(request["without"]))  # what is None is not found
-    os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
-    module, name = request["trial"]
-    trial = getattr(importlib.import_module(module), name)
+    os.chdir(request["folder"])
+    trial = getattr(module, request["trial"])
     limit(request["seconds"], request["memory"])
     try:
         _send_steps(trial(request["question"]), out)

@@ -15,6 +15,29 @@ def squared(number):
     return number**2
 
 
+SEEN = []
+
+
+def begins(_asked):
+    """Return what this process has seen, and its limits."""
+    import resource
+
+    yield "the limits"
+    SEEN.append(1)
+    return {
+        "seen": len(SEEN),
+        "folder": os.getcwd(),
+        "memory": resource.getrlimit(resource.RLIMIT_DATA)[0],
+        "files": sorted(os.listdir("/proc/self/fd")),
+        "environment": dict(os.environ),
+    }
+
+
+def parent(_asked):
+    yield from ()
+    return os.getppid()
+
+
 def without_json(_asked):
     yield from ()
     import fractions  # noqa: F401

@@ -1,6 +1,8 @@
 """What is tried in a process with limits ends there, and only there."""
 
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -10,9 +12,15 @@ from fedaudit.api.errors import InputError
 from fedaudit.system import landlock, sandbox
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+@pytest.fixture(autouse=True, params=[True, False] if sandbox.FORKS else [False])
+def importable(request, monkeypatch):
+    """Trials of `trials`, in forks of one process as well as in processes of their own."""
+    path = str(Path(__file__).parents[1] / "helpers")
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setattr(sandbox, "FORKS", request.param)
+    if not request.param:
+        code = "from fedaudit.system import sandbox; sandbox.FORKS = False; sandbox.serve()"
+        monkeypatch.setattr(sandbox, "_COMMAND", (sys.executable, "-P", "-c", code))
 
 
 def attempt(name, asked=None, **limits):
@@ -43,6 +51,29 @@ def test_what_never_ends_is_ended():
     with pytest.raises(sandbox.TrialEnded, match=r"^the clock: it takes over 1 seconds$"):
         attempt("busy", seconds=1.0)
     assert time.monotonic() - began < 30
+
+
+def test_each_trial_begins_as_the_first_did(tmp_path, monkeypatch):
+    """Its limits, its time on a processor, its working folder and its memory are its own."""
+    first = attempt("begins", seconds=2.0)
+    assert first["seen"] == 1
+    with pytest.raises(sandbox.TrialEnded):
+        attempt("busy", seconds=1.0)
+    assert attempt("begins", seconds=2.0) == first
+    monkeypatch.chdir(tmp_path)
+    assert attempt("begins", seconds=2.0, memory=2**29) == {
+        **first, "folder": str(tmp_path), "memory": 2**29
+    }  # fmt: skip
+
+
+def test_trials_are_forks_of_one_process_as_long_as_it_lives():
+    parents = [attempt("parent") for _ in range(2)]
+    assert parents[0] == parents[1]
+    assert (parents[0] == os.getpid()) != sandbox.FORKS
+    if sandbox.FORKS:
+        os.kill(parents[0], signal.SIGKILL)
+        os.waitid(os.P_PID, parents[0], os.WEXITED | os.WNOWAIT)
+        assert attempt("parent") not in (parents[0], os.getpid())
 
 
 def test_memory_has_a_limit():
