@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from fedaudit import nano
-from fedaudit.engine.loading import loader
+from fedaudit.engine.loading import loader, module_patterns
 from fedaudit.federation import manifest as manifests
 
 GOOD = json.dumps(
@@ -298,7 +298,8 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
     ],
     ids=lambda changes: json.dumps(changes)[:50],
 )
-def test_broken_adapter_configurations(run, fed, changes):
+def test_broken_adapter_configurations(run, fed, changes, monkeypatch):
+    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     path = fed / "rounds/002/global/adapter_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano", "--quiet")
