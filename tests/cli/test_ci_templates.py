@@ -1,4 +1,4 @@
-"""The templates of docs/ci: their scripts run as they stand, on a model that costs nothing."""
+"""The Action and GitLab's template: their scripts run as they stand, on a fake model."""
 
 import json
 import os
@@ -14,14 +14,33 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 HELPER = Path(fake_audit.__file__)
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 GITHUB = yaml.safe_load((ROOT / "docs/ci/github-actions.yml").read_text())
 GITLAB = yaml.safe_load((ROOT / "docs/ci/gitlab-ci.yml").read_text())
 SMALL = "--quick --set contextual.context=4 --set ranking.candidates=[3]"
 KEY = "ab" * 32
 
 
-def github(title):
-    return next(s["run"] for s in GITHUB["jobs"]["audit"]["steps"] if s.get("name") == title)
+STEPS = {step.get("name"): step for step in ACTION["runs"]["steps"]}
+INPUTS = {"base": "fedaudit-nano", "adapter": "lora", "prefixes": "own.jsonl",
+          "victim": "victim.jsonl", "baseline": "baseline.json", "redaction-key": KEY,
+          "options": "--release weights --declared-by workflow"}  # fmt: skip
+
+
+def evaluate(text, inputs):
+    """Return a text with its expressions replaced, as a runner does."""
+    defaults = {name: one.get("default") for name, one in ACTION["inputs"].items()}
+    values = {f"inputs.{name}": value for name, value in {**defaults, **inputs}.items()}
+    values["github.action_path"] = str(ROOT)
+    return re.sub(r"\$\{\{ (.+?) \}\}", lambda found: values[found[1]], text)
+
+
+def step(here, title, **inputs):
+    """Run the shell of a step of the Action, with what it is given and what a runner sets."""
+    env = {k: evaluate(v, {**INPUTS, **inputs}) for k, v in STEPS[title]["env"].items()}
+    files = {name: here / name for name in ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    assert STEPS[title]["shell"] == "bash"
+    return bash(here, STEPS[title]["run"], **files, **env)
 
 
 JOB = GITLAB["privacy audit"]
@@ -70,19 +89,35 @@ def make_baseline(here):
     (here / "before/report.json").rename(here / "baseline.json")
 
 
-def test_on_github_a_model_that_is_as_it_was_passes(here):
-    key, audit, reports = map(github, ("Key of the masks", "Audit against the baseline", "Reports"))
-    done = [bash(here, script) for script in (key, audit)]
+def test_the_action_passes_a_model_that_is_as_it_was(here):
+    done = [step(here, title) for title in ("Key of the masks", "Audit against the baseline")]
     assert [one.returncode for one in done] == [0, 0], done[-1].stderr
     assert "Against the baseline: pass" in done[-1].stdout
     gate = json.loads((here / "audit/baseline.json").read_text())
     assert gate["status"] == "pass"
     assert sum(one["stayed"] for one in gate["leaks"]) > 0
-    done = bash(here, reports, GITHUB_STEP_SUMMARY=here / "summary.md")
-    assert done.returncode == 0, done.stderr
     assert json.loads((here / "audit/audit.sarif").read_text())["version"] == "2.1.0"
     assert "<h1>Annex" in (here / "audit/annex.html").read_text()
-    assert "Against the baseline: pass" in (here / "summary.md").read_text()
+    assert "Against the baseline: pass" in (here / "GITHUB_STEP_SUMMARY").read_text()
+    assert (here / "GITHUB_OUTPUT").read_text() == "exit-code=0\nreport=audit/report.json\n"
+    assert (here / "fedaudit/redaction-key").stat().st_mode & 0o777 == 0o600
+    assert (here / "GITHUB_ENV").read_text() == f"FEDAUDIT_CONFIG={here}/fedaudit\n"
+
+
+def test_without_a_baseline_the_action_fails_as_the_audit_does(here):
+    done = step(here, "Audit against the baseline", baseline="none.json", out="first")
+    verdict = json.loads((here / "first/report.json").read_text())["verdict"]["status"]
+    assert done.returncode == {"fail": 1, "inconclusive": 7}[verdict]
+    assert f"exit-code={done.returncode}\n" in (here / "GITHUB_OUTPUT").read_text()
+    assert "There is no none.json" in done.stderr
+    assert (here / "first/audit.sarif").exists()
+
+
+def test_the_template_gives_the_action_what_it_takes():
+    [given] = [s["with"] for s in GITHUB["jobs"]["audit"]["steps"] if s["uses"] == "./fedaudit"]
+    required = {name for name, one in ACTION["inputs"].items() if one.get("required")}
+    assert required <= given.keys() <= ACTION["inputs"].keys()
+    assert all(one.get("shell") == "bash" for one in ACTION["runs"]["steps"] if "run" in one)
 
 
 def test_on_gitlab_one_leak_more_stops_the_release(here):
@@ -105,9 +140,9 @@ def test_the_release_waits_for_the_audit():
 
 
 def test_all_that_the_scripts_use_is_set_in_the_template():
-    script = "\n".join(step.get("run", "") for step in GITHUB["jobs"]["audit"]["steps"])
-    given = {*GITHUB["env"], "RUNNER_TEMP", "GITHUB_ENV", "GITHUB_STEP_SUMMARY", "REDACTION_KEY"}
-    assert set(re.findall(r"\$([A-Z_]+)", script)) <= given
+    runner = {"RUNNER_TEMP", "GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
+    for one in ACTION["runs"]["steps"]:
+        assert set(re.findall(r"\$([A-Z_]+)", one.get("run", ""))) <= {*one.get("env", ()), *runner}
     script = "\n".join([*JOB["before_script"], *JOB["script"]])
     given = {*GITLAB["variables"], "FEDAUDIT_CONFIG", "FEDAUDIT_REDACTION_KEY", "CI_BUILDS_DIR"}
     assert set(re.findall(r"\$([A-Z_]+)", script)) <= given

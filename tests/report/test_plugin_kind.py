@@ -5,6 +5,7 @@ import json
 import re
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from example_report import coverage, example
@@ -20,19 +21,21 @@ from fedaudit.report.renderers import annex, csv_table, cyclonedx, html, markdow
 from fedaudit.report.text import summary
 from fedaudit.report.verdict.recheck import recheck
 
-THIRD_PARTY = Path(__file__).parents[1] / "third_party"
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
 def canary(monkeypatch):
-    """Return the module of a stranger's attacks, as if its package were installed."""
-    monkeypatch.syspath_prepend(str(THIRD_PARTY))
-    import fedaudit_canary
+    """Return a stranger's attacks and kind, as if their packages were installed."""
+    for place in ("third_party", "../examples/plugins"):
+        monkeypatch.syspath_prepend(str(TESTS / place))
+    from custom_attack import Order, Pairs
+    from fedaudit_canary import Opening
 
-    attacks = {"pairs": fedaudit_canary.Pairs, "opening": fedaudit_canary.Opening}
+    attacks = {"pairs": Pairs, "opening": Opening}
     monkeypatch.setattr(registry, "plugins", lambda kind: attacks)
     registry._kinds_of_plugins.cache_clear()
-    yield fedaudit_canary
+    yield SimpleNamespace(Order=Order, Pairs=Pairs, Opening=Opening)
     registry._kinds_of_plugins.cache_clear()
 
 

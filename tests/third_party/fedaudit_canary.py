@@ -1,10 +1,10 @@
-"""A plugin of each kind that is often written, and a kind of measurement, for fedaudit."""
+"""A plugin for fedaudit of each of five kinds."""
 
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb, erfc, sqrt
+from math import erfc, sqrt
 from statistics import mean, pstdev
 from string import ascii_lowercase
 from typing import Any, ClassVar
@@ -14,9 +14,6 @@ from fedaudit.api import (
     Attack,
     AttackContext,
     Completion,
-    Cost,
-    Counts,
-    Defense,
     Document,
     Engine,
     Finding,
@@ -26,19 +23,14 @@ from fedaudit.api import (
     ForeignRound,
     GenerationRequest,
     Importer,
-    Judgement,
-    Kind,
     Measurement,
     ModelEngine,
     PiiDetector,
     PiiSpan,
-    Policy,
     Progress,
-    Question,
     Result,
     SamplingParams,
     Score,
-    Test,
     Update,
     Watermark,
     hookimpl,
@@ -110,101 +102,6 @@ class Opening(PrefixAttack):
         )
 
 
-class Order(Kind):
-    """How many pairs of records are likelier in the order of their file than the other way round.
-
-    A model that has not seen the file finds each order likelier as often as the other.
-    """
-
-    name = "order"
-    title = "Order of records"
-    attack_class = "membership_inference"
-    rules = ("order",)
-    discloses = False
-    compared = frozenset({"order_rate"})
-    answers: ClassVar = {
-        "fail": "This model knows in which order records stand in their file: it was tuned on it.",
-        "pass": "This model does not show that it knows the order of the records in their file.",
-        "inconclusive": "Whether this model knows the order of the records is not settled.",
-    }
-    question = Question(
-        "Does the model know the order of the records?",
-        "Oren et al. 2023",
-        "Records are as likely in another order as in that of their file.",
-    )
-
-    def tests(
-        self, rows: Sequence[Measurement], policy: Policy
-    ) -> list[tuple[Measurement, Test | None]]:
-        """Return the share of the tuned model with its binomial test against one half."""
-        return [(row, _test(row)) for row in rows if row.scope.get("source") == "tuned"]
-
-    def judge_test(
-        self, row: Measurement, test: Test | None, adjusted: float | None, policy: Policy
-    ) -> Judgement:
-        """Return fail for a low p value, and pass if the order of few pairs at most is known."""
-        limit = f"half of the pairs, at p = {policy.level:g}"
-        if test is None or adjusted is None or row.high is None:
-            reason = f"{row.plugin}: not measured: {row.reason or 'nothing was counted'}."
-            return Judgement("inconclusive", reason, "order", row, limit)
-        text = f"{row.plugin}: {test.subject}"
-        if adjusted <= policy.level:
-            return Judgement(
-                "fail", f"{text}, {test.finding} (p = {adjusted:.2g}).", "order", row, limit
-            )
-        if row.high > 0.5 + policy.detectable:
-            return Judgement("inconclusive", f"{text}: too few pairs to tell.", "order", row, limit)
-        return Judgement("pass", f"{text}, no more than chance may give.", "order", row, limit)
-
-
-def _test(row: Measurement) -> Test | None:
-    if row.hits is None or not row.n:
-        return None
-    p = sum(comb(row.n, k) for k in range(row.hits, row.n + 1)) / 2**row.n
-    subject = f"{row.hits:,} of {row.n:,} pairs of records are likelier in the order of their file"
-    return Test(f"{row.plugin} (order)", p, subject, "more than chance explains")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pairs(Attack):
-    """Ask whether records are likelier in the order of their file than the other way round."""
-
-    name: ClassVar[str] = "pairs"
-    paper: ClassVar[str] = "Oren et al. 2023, arXiv:2310.17623"
-    kinds: ClassVar[tuple[type[Kind], ...]] = (Order,)
-
-    between: str = "\n"
-    """What stands between two records."""
-
-    def cost(self, counts: Counts) -> Cost:
-        """Return the cost of scoring two orders of every pair."""
-        return Cost(scored=2 * (counts.tried // 2))
-
-    def run(self, context: AttackContext) -> Result:
-        """Compare both orders of every two neighbours, under the tuned model and its base."""
-        texts = [document.text for document in context.attacked_documents]
-        pairs = list(zip(texts[::2], texts[1::2], strict=False))
-        orders = [self.between.join(order) for pair in pairs for order in (pair, pair[::-1])]
-        tokens = [tokens.ids for tokens in context.engine.tokenize(orders)]
-        targets = {"tuned": context.tuned, "base": context.base}
-        rows = []
-        for source, target in targets.items():
-            if target is not None:
-                sums = [sum(scores) for scores in context.engine.score(target, tokens)]
-                row = Measurement.rate(
-                    sum(own > other for own, other in zip(sums[::2], sums[1::2], strict=True)),
-                    len(pairs),
-                    kind="order",
-                    plugin=self.name,
-                    metric="order_rate",
-                    scope={"source": source},
-                    chance=0.5,
-                    reason="there are fewer than two records",
-                )
-                rows.append(row)
-        return Result(measurements=tuple(rows))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Median(Aggregator):
     """Take the median of the clients' adapters in every coordinate; weights do not count."""
@@ -224,32 +121,6 @@ class Median(Aggregator):
             ordered = torch.stack([u[name].double() for u in updates]).sort(dim=0).values
             result[name] = ((ordered[lower] + ordered[upper]) / 2).to(tensor.dtype)
         return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopShare(Defense):
-    """Send only the largest changes of each tensor; the rest stays as the round began."""
-
-    name: ClassVar[str] = "top_share"
-    paper: ClassVar[str] = "Shokri and Shmatikov 2015, doi:10.1145/2810103.2813687"
-
-    share: float = 0.1
-    """The share of a tensor's entries that is sent."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError("share must be above 0 and at most 1.")
-
-    def upload(self, start: Update, trained: Update, private: Mapping[str, Update]) -> Update:
-        """Return the global adapter with the largest of this client's changes."""
-        sent = {}
-        for name, before in start.items():
-            change = (trained[name] - before).abs().flatten()
-            most = max(1, round(self.share * change.numel()))
-            least = change.topk(most).values[-1]
-            kept = (trained[name] - before).abs() >= least
-            sent[name] = trained[name].where(kept, before)
-        return sent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,19 +260,13 @@ class NumberedFiles(Importer):
 @hookimpl
 def fedaudit_attacks() -> list[type[Attack]]:
     """Return our attacks."""
-    return [Opening, Pairs]
+    return [Opening]
 
 
 @hookimpl
 def fedaudit_aggregators() -> list[type[Aggregator]]:
     """Return our aggregation rules."""
     return [Median]
-
-
-@hookimpl
-def fedaudit_defenses() -> list[type[Defense]]:
-    """Return our defences."""
-    return [TopShare]
 
 
 @hookimpl

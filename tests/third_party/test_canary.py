@@ -7,21 +7,14 @@ from fedaudit_canary import (
     Median,
     NumberedFiles,
     Opening,
-    Order,
-    Pairs,
     Reference,
-    TopShare,
 )
 
 from fedaudit.api import (
     AttackContext,
     Completion,
-    Cost,
-    Counts,
     Document,
-    Measurement,
     PiiSpan,
-    Policy,
     Target,
 )
 from fedaudit.engine.fake import FakeEngine
@@ -36,7 +29,7 @@ THEIRS = Document(
 )
 
 
-PLUGINS = [Opening, Pairs, Median, TopShare, CaseNumbers, Reference, NumberedFiles]
+PLUGINS = [Opening, Median, CaseNumbers, Reference, NumberedFiles]
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -95,49 +88,6 @@ def test_without_a_victim_nobody_knows_where_a_name_stands():
     assert (place.hits, place.n) == (0, len(result.findings))
 
 
-def test_pairs_counts_those_that_are_likelier_in_the_order_of_their_file():
-    texts = ["One a.", "Two b.", "Three c.", "Four d.", "Five e."]  # the last has no neighbour
-
-    def likelihood(target: Target, token: str, before: str) -> float:
-        """The tuned model knows that Two follows One; all else is as likely in any order."""
-        return -0.5 if target.name == "tuned" and "Two" in token and "One" in before else -1.0
-
-    tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
-    documents = [Document(id=text, text=text) for text in texts]
-    context = AttackContext(
-        engine=FakeEngine(answer, likelihood=likelihood),
-        tuned=tuned,
-        base=base,
-        attacker=[],
-        victim=documents,
-    )
-    rows = Pairs().run(context).measurements
-    assert [(row.scope["source"], row.hits, row.n) for row in rows] == [
-        ("tuned", 1, 2),
-        ("base", 0, 2),
-    ]
-    five = Counts(spans=lambda: (0, False), tried=5, held_out=0, has_victim=True)
-    assert Pairs().cost(five) == Cost(scored=4)
-
-
-@pytest.mark.parametrize(
-    ("hits", "n", "p", "status"),
-    [
-        (10, 10, 1 / 1024, "fail"),
-        (6, 10, 386 / 1024, "inconclusive"),  # (210 + 120 + 45 + 10 + 1) of 1,024; up to 83 %
-        (100, 200, None, "pass"),
-    ],
-)
-def test_the_order_is_judged_by_a_fair_coin(hits, n, p, status):
-    row = Measurement.rate(
-        hits, n, kind="order", plugin="pairs", metric="order_rate", scope={"source": "tuned"}
-    )
-    [(_, test)] = Order().tests([row], Policy())
-    assert test is not None
-    assert p is None or test.p == pytest.approx(p)
-    assert Order().judge_test(row, test, test.p, Policy()).status == status
-
-
 def test_median_of_three_clients_by_hand():
     # Columns: {1, 3, 90} -> 3, {2, -2, 0} -> 0, {5, 5, -70} -> 5. The mean would follow the third.
     clients = [{"A": torch.tensor(v)} for v in ([1.0, 2, 5], [3.0, -2, 5], [90.0, 0, -70])]
@@ -153,12 +103,6 @@ def test_median_of_an_even_number_is_the_middle_ones_mean():
 def test_an_opening_has_a_length():
     with pytest.raises(ValueError, match="tokens"):
         Opening(tokens=0)
-
-
-def test_the_largest_changes_are_sent():
-    start = {"A": torch.zeros(5)}
-    trained = {"A": torch.tensor([0.1, -3.0, 0.2, 2.0, -0.4])}
-    assert TopShare(share=0.4).upload(start, trained, {})["A"].tolist() == [0, -3, 0, 2, 0]
 
 
 def test_numbers_of_files_are_found():
