@@ -15,9 +15,11 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.checklist.leaks import CAME_OUT, disclosure_modes
 from fedaudit.report.comparison import (
+    LeakChange,
     comparison_notes,
     estimate_of,
     finding_identity,
+    leak_changes,
     policy_difference,
     questions_differ,
     row_key,
@@ -54,45 +56,22 @@ class MetricChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeakCounts:
-    """Verified leaks of one kind by one attack: only now, only before, in both."""
-
-    measurement: str
-    label: str
-    appeared: int
-    went: int
-    stayed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineComparison:
     """An audit against its baseline, and whether it passes the gate."""
 
     status: Status
     reasons: Sequence[str]
-    leaks: Sequence[LeakCounts]
+    leaks: Sequence[LeakChange]
     numbers: Sequence[MetricChange]
     notes: Sequence[str]
 
 
-def check_baseline(report: Row) -> Row:
-    """Return the report if it can serve as a baseline; raise InputError otherwise.
+def check_comparable(report: Row, name: str, refusal: str) -> Row:
+    """Return a report that a baseline can be compared with, or that can be one.
 
-    The audit must have finished, and the verdict must follow from the measurements.
+    Raises InputError, which begins with the report's `name` or with `refusal`, unless its audit has
+    finished and its verdict follows from its measurements.
     """
-    return _sound_report(report, "The baseline", "This is no baseline.")
-
-
-def check_candidate_report(report: Row) -> Row:
-    """Return the report if it can be compared with a baseline; raise InputError otherwise.
-
-    The audit must have finished, and the verdict must follow from the measurements.
-    """
-    refusal = "This report cannot be held against a baseline."
-    return _sound_report(report, "The second report", refusal)
-
-
-def _sound_report(report: Row, name: str, refusal: str) -> Row:
     if report["status"] != "success":
         raise InputError(f"{name} is of an audit that did not end: --resume it first.")
     checked = recheck(report)
@@ -103,7 +82,7 @@ def _sound_report(report: Row, name: str, refusal: str) -> Row:
 
 def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
     """Return which leaks and failures are new in `report`, which disappeared and which stayed."""
-    leaks = list(_leaks(baseline, report))
+    leaks = leak_changes(_verified_evidence(baseline), _verified_evidence(report))
     numbers = _numbers(baseline, report)
     # If masks differ, a new leak may be an old one under another key; and other questions find
     # other strings in the same model.
@@ -119,19 +98,6 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
         numbers=numbers,
         notes=list(comparison_notes(baseline, report)),
     )
-
-
-def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
-    before, now = _verified_evidence(baseline), _verified_evidence(report)
-    for key in sorted({*before, *now}):
-        old, new = before.get(key, set()), now.get(key, set())
-        yield LeakCounts(
-            measurement=key[0],
-            label=key[1],
-            appeared=len(new - old),
-            went=len(old - new),
-            stayed=len(old & new),
-        )
 
 
 def _verified_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
@@ -204,7 +170,7 @@ def _tail(increase: float, spread: float) -> float:
     return float(norm.sf(increase / spread))
 
 
-def _new_leaks(leaks: Sequence[LeakCounts]) -> Iterator[str]:
+def _new_leaks(leaks: Sequence[LeakChange]) -> Iterator[str]:
     if new := sum(leak.appeared for leak in leaks):
         kinds = ", ".join(sorted({leak.label for leak in leaks if leak.appeared}))
         yield f"New and verified: {new:,} {'leak' if new == 1 else 'leaks'} ({kinds})."
@@ -237,7 +203,7 @@ def _accused(judgement: Row, report: Row) -> set[str]:
     return {test.client for test in tests if test.flagged and test.variant == variant}
 
 
-def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator[str]:
+def _doubts(leaks: Sequence[LeakChange], baseline: Row, report: Row) -> Iterator[str]:
     """Yield what cannot be told from these two reports."""
     if _unlike_masks(leaks):
         yield (
@@ -262,7 +228,7 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
             yield f"{entry['class'].replace('_', ' ')} was run before and is not now."
 
 
-def _unlike_masks(leaks: Sequence[LeakCounts]) -> bool:
+def _unlike_masks(leaks: Sequence[LeakChange]) -> bool:
     return (
         any(leak.appeared for leak in leaks)
         and any(leak.went for leak in leaks)

@@ -87,7 +87,7 @@ def compare(first: Row, second: Row) -> ReportComparison:
         raise InputError("The reports have no number in common: they are of different audits.")
     return ReportComparison(
         differences=differences,
-        leaks=list(_leaks(first, second)),
+        leaks=leak_changes(_masks(first), _masks(second)),
         notes=[
             *_verdict_doubts(first, second),
             *comparison_notes(first, second),
@@ -150,20 +150,25 @@ def _is_compared(row: Row) -> bool:
     return row["metric"] in metrics and not is_sweep(row)
 
 
-def _leaks(first: Row, second: Row) -> Iterator[LeakChange]:
-    before, after = _masks(first), _masks(second)
+def leak_changes(
+    before: Mapping[tuple[str, str], set[str]], after: Mapping[tuple[str, str], set[str]]
+) -> list[LeakChange]:
+    """Return which leaks appeared, went and stayed, of each attack and kind of data."""
+    changes = []
     for measurement, label in sorted({*before, *after}):
-        old_masks = before.get((measurement, label), set())
-        new_masks = after.get((measurement, label), set())
-        appeared, disappeared = len(new_masks - old_masks), len(old_masks - new_masks)
-        yield LeakChange(
-            measurement=measurement,
-            label=label,
-            appeared=appeared,
-            went=disappeared,
-            stayed=len(old_masks & new_masks),
-            p=mcnemar_two_sided(appeared, disappeared),
+        old, new = (masks.get((measurement, label), set()) for masks in (before, after))
+        appeared, went = len(new - old), len(old - new)
+        changes.append(
+            LeakChange(
+                measurement=measurement,
+                label=label,
+                appeared=appeared,
+                went=went,
+                stayed=len(old & new),
+                p=mcnemar_two_sided(appeared, went),
+            )
         )
+    return changes
 
 
 def _masks(report: Row) -> dict[tuple[str, str], set[str]]:

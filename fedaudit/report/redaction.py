@@ -13,7 +13,7 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,17 @@ def make_visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if is_hidden(char) else char for char in text)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain JSON with each of its texts changed, the names of its tables included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(name)): map_texts(item, change) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_texts(item, change) for item in value]
+    return value
 
 
 def _spell_out(match: re.Match[str]) -> str:

@@ -16,11 +16,14 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
-from fedaudit.report.baseline import check_baseline, check_candidate_report, compare_with_baseline
+from fedaudit.report.baseline import check_comparable, compare_with_baseline
 from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
+
+BASELINE = ("The baseline", "This is no baseline.")
+SECOND = ("The second report", "This report cannot be held against a baseline.")
 
 
 def rows(hits, n=900):
@@ -173,11 +176,11 @@ def test_masks_of_another_key_tell_nothing():
 
 def test_no_baseline_whose_verdict_does_not_follow_or_whose_audit_did_not_end():
     one = report(300)
-    assert check_baseline(one) is one
+    assert check_comparable(one, *BASELINE) is one
     with pytest.raises(InputError, match="Do not rely on this report"):
-        check_baseline({**one, "verdict": {**one["verdict"], "status": "pass"}})
+        check_comparable({**one, "verdict": {**one["verdict"], "status": "pass"}}, *BASELINE)
     with pytest.raises(InputError, match="did not end"):
-        check_baseline({**one, "status": "interrupted"})
+        check_comparable({**one, "status": "interrupted"}, *BASELINE)
 
 
 @given(st.integers(0, 900), st.sets(st.sampled_from("abcdef")))
@@ -201,27 +204,27 @@ def test_tables_say_what_is_new_and_what_is_worse_first():
 
 def test_a_report_whose_verdict_was_changed_is_held_against_nothing():
     one = report(300, [leak("a")])
-    assert check_candidate_report(one) == one
+    assert check_comparable(one, *SECOND) == one
     for entry in one["verdict"]["judgements"]:
         entry["status"] = "pass"
     one["verdict"]["status"] = "pass"
     with pytest.raises(InputError, match="cannot be held against a baseline"):
-        check_candidate_report(one)
+        check_comparable(one, *SECOND)
 
 
 def test_a_report_that_cannot_be_judged_is_held_against_nothing_and_is_no_baseline():
     """One row that no rule can read got any verdict through the gate."""
     one = with_unjudgeable_row(report(300))
     with pytest.raises(InputError, match="cannot be held against a baseline"):
-        check_candidate_report(one)
+        check_comparable(one, *SECOND)
     with pytest.raises(InputError, match="This is no baseline"):
-        check_baseline(one)
+        check_comparable(one, *BASELINE)
 
 
 @pytest.mark.parametrize("status", ["interrupted", "error"])
 def test_an_audit_that_did_not_end_is_held_against_nothing(status):
     with pytest.raises(InputError, match="The second report is of an audit that did not end"):
-        check_candidate_report({**report(300), "status": status})
+        check_comparable({**report(300), "status": status}, *SECOND)
 
 
 def test_a_finished_audit_whose_verdict_was_changed_is_not_gone_on_with(tmp_path):

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def read_baseline(source: Path) -> dict[str, Any]:
     """Return the report that others are held against: a file, or a folder with a report.json."""
     from fedaudit.report import document
-    from fedaudit.report.baseline import check_baseline
+    from fedaudit.report.baseline import check_comparable
 
     path = source / "report.json" if source.is_dir() else source
-    return dict(check_baseline(document.read(path)))
+    report = document.read(path)
+    return dict(check_comparable(report, "The baseline", "This is no baseline."))
 
 
 def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "BaselineComparison":

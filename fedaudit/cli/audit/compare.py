@@ -36,7 +36,7 @@ def compare(
     from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
-    from fedaudit.report.baseline import check_candidate_report
+    from fedaudit.report.baseline import check_comparable
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers import comparison as comparison_page
     from fedaudit.report.renderers.terminal import print_tables
@@ -48,7 +48,8 @@ def compare(
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
     reports = (read_baseline if gate else document.read)(paths[0]), document.read(paths[1])
     if gate:
-        check_candidate_report(reports[1])
+        refusal = "This report cannot be held against a baseline."
+        check_comparable(reports[1], "The second report", refusal)
     comparison = compare_reports(*reports)
     verdicts = [report["verdict"]["status"] for report in reports]
     gate_result = None

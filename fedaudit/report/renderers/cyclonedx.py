@@ -8,7 +8,7 @@ are the same in the next run. Affirmation and signature are left to a person.
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from fedaudit import __version__
@@ -22,7 +22,7 @@ from fedaudit.report.checklist.stated import RESISTANCE
 from fedaudit.report.checklist.validity import NOT_OWNED, ReportOwner
 from fedaudit.report.comparison import row_key
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import make_visible
+from fedaudit.report.redaction import make_visible, map_texts
 from fedaudit.report.tables.assessment import judged_name
 
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
@@ -57,7 +57,7 @@ def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
             "evidence": list(_evidence(report, assessments, owned).values()),
         },
     }
-    return json.dumps(_visible(document), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(map_texts(document, make_visible), indent=2, allow_nan=False) + "\n"
 
 
 def _model(report: Row) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _item(report: Row, owned: ReportOwner, row: Row, text: str) -> dict[str, Any
 
 
 def _contents(name: str, value: object) -> dict[str, Any]:
-    text = json.dumps(_visible(value), sort_keys=True, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(map_texts(value, make_visible), sort_keys=True, allow_nan=False)
     attachment = {"contentType": "application/json", "content": text}
     return {"data": [{"name": name, "contents": {"attachment": attachment}}]}
 
@@ -229,12 +229,3 @@ def _ref(row: Row) -> str:
     """Return a measurement's name, made from what was measured and not from the value."""
     digest = hashlib.sha256(make_visible("\n".join(row_key(row))).encode()).hexdigest()
     return f"evidence:{digest[:16]}"
-
-
-def _visible(value: Any) -> Any:
-    """Return plain JSON in which the hidden characters of every text are spelt out."""
-    if isinstance(value, str):
-        return make_visible(value)
-    if isinstance(value, Mapping):
-        return {make_visible(str(key)): _visible(item) for key, item in value.items()}
-    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value

@@ -17,7 +17,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.comparison import finding_identity
 from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_of
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import make_visible
+from fedaudit.report.redaction import make_visible, map_texts
 from fedaudit.report.tables.assessment import judged_name
 from fedaudit.report.verdict.recheck import judgements, recheck
 
@@ -69,7 +69,7 @@ def render(report: Row) -> str:
             }
         ],
     }
-    return json.dumps(_harmless(log), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(map_texts(log, _harmless), indent=2, allow_nan=False) + "\n"
 
 
 def rule_id(judgement: Row) -> str:
@@ -198,13 +198,9 @@ def _result(
     }
 
 
-def _harmless(value: Any) -> Any:
-    """Return a log whose texts have no hidden character and no link, in whichever viewer."""
-    if isinstance(value, dict):
-        return {name: _harmless(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_harmless(item) for item in value]
-    return make_visible(value).replace("](", "] (") if isinstance(value, str) else value
+def _harmless(text: str) -> str:
+    """Return a text without hidden characters or a link, in whichever viewer."""
+    return make_visible(text).replace("](", "] (")
 
 
 def _location(report: Row) -> dict[str, Any]:
