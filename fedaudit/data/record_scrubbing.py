@@ -228,14 +228,10 @@ def _also(document: Document, labels: Mapping[str, str], *, whole_words: bool) -
     matches = [
         (1.0, PiiSpan(start, end, labels[string]))
         for string, start, end in (find_strings(labels, text) if labels else ())
-        if not whole_words or _is_word(text, start, end)
+        if not whole_words or (not (cuts_word(text, start) or cuts_word(text, end)))
     ]
     existing = [(2.0, span) for span in document.pii or ()]
     return document.annotated(resolve([*existing, *matches]))
-
-
-def _is_word(text: str, start: int, end: int) -> bool:
-    return not (cuts_word(text, start) or cuts_word(text, end))
 
 
 def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:

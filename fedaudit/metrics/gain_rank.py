@@ -66,13 +66,9 @@ def detectable_count(
     """
     from statistics import NormalDist
 
-    needed, deviation = needed_sum(n, level), _deviation() * math.sqrt(n)
+    needed, deviation = needed_sum(n, level), (STEP * float(np.std(_STEPS))) * math.sqrt(n)
     z = NormalDist().inv_cdf(power)
     for count in range(1, n + 1):
         if count * least_mean + (n - count) * rest_mean - z * deviation >= needed:
             return count
     return None
-
-
-def _deviation() -> float:
-    return STEP * float(np.std(_STEPS))

@@ -121,11 +121,7 @@ def _lookalike_table() -> FoldingTable:
 
 def _plainness(string: str) -> tuple[bool, int, bool, str]:
     """Order look-alikes: ASCII first, several characters before one, letters before digits."""
-    return not string.isascii(), -len(string), not string.isalpha(), _swap_case(string)
-
-
-def _swap_case(string: str) -> str:
-    return string.swapcase()  # l before I, in the order of ASCII
+    return not string.isascii(), -len(string), not string.isalpha(), string.swapcase()
 
 
 @cache

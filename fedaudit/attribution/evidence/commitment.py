@@ -155,14 +155,11 @@ def drop_threshold(
     bare = set(status.bare)
     return [
         replace(m, baseline=None)
-        if m.metric == "stouffer_z" and (_client_mark(m) in freed or m.scope.get("mark") in bare)
+        if m.metric == "stouffer_z"
+        and ((m.scope.get("client"), m.scope.get("mark")) in freed or m.scope.get("mark") in bare)
         else m
         for m in rows
     ]
-
-
-def _client_mark(measurement: Measurement) -> tuple[object, object]:
-    return measurement.scope.get("client"), measurement.scope.get("mark")
 
 
 def commitment_counts(scores: Scores, status: CommitmentCheck | None) -> Iterator[Measurement]:

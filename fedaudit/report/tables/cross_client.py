@@ -68,14 +68,10 @@ def _headline_coverages(rows: Sequence[Row]) -> dict[Pair, Row]:
 
     best: dict[Pair, Row] = {}
     for row in rows:
-        pair = _pair(row)
+        pair = (str(row["scope"]["attacker"]), str(row["scope"]["victim"]))
         if pair not in best or rank(row) < rank(best[pair]):
             best[pair] = row
     return best
-
-
-def _pair(row: Row) -> Pair:
-    return str(row["scope"]["attacker"]), str(row["scope"]["victim"])
 
 
 def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:

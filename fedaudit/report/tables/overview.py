@@ -98,7 +98,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
                 row["plugin"],
                 format_measurement(row),
                 count(row),
-                _everywhere(row),
+                (measurements.scope_text(row, row["scope"]) or NONE),
             )
             for row in rows
         ),
@@ -194,10 +194,6 @@ def _metric_name(row: Row) -> str:
     """Return a row's metric, after its kind if a plugin defined that kind."""
     name = str(row["metric"])
     return name if is_ours(row["kind"]) else f"{row['kind']}: {name}"
-
-
-def _everywhere(row: Row) -> str:
-    return measurements.scope_text(row, row["scope"]) or NONE
 
 
 def leak_name(finding: Mapping[str, Any]) -> str:
