@@ -111,6 +111,15 @@ def test_every_page_is_in_the_index():
     assert linked == {path.name for path in (ROOT / "docs").glob("*.md")}
 
 
+def test_ten_questions_are_answered_within_two_clicks():
+    """From the README, or the site's first page, to the index, and from there to the section."""
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text("utf-8")
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+    table = index.partition("## Ten questions")[2].partition("\n## ")[0]
+    answers = re.findall(r"(?m)^\| .+\? \| \[.+\]\(([\w-]+\.md)#[\w-]+\) \|$", table)
+    assert len(answers) == 10
+
+
 def test_the_greedy_attack_of_the_plugin_page_runs():
     """It is no part of the page's package, which another test installs and runs."""
     from types import SimpleNamespace
