@@ -1,7 +1,7 @@
 """How many tokens a second a client's training learns, beside PEFT under transformers' Trainer.
 
     python benchmarks/training.py [--rank 16 64] [--learned text answer] [--steps 60] [--repeats 5]
-        [--base fedaudit-nano | llama] [--bfloat16] [--compile] [--profile fed_pii ...]
+        [--base fedaudit-nano | llama | FOLDER] [--bfloat16] [--compile] [--profile fed_pii ...]
 
 The same base, first adapter, records of the built-in generator, steps, batch size, optimizer and
 rates. The Trainer runs twice: on the very batches that fedaudit draws, where losses and adapters
@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from peft import PeftConfig
 from probing import llama
 from transformers import PrinterCallback, Trainer, TrainingArguments
 from turns import in_turn, line
@@ -34,7 +35,7 @@ from turns import in_turn, line
 from fedaudit.api.records import Document
 from fedaudit.config import profile, registry
 from fedaudit.config.options import build
-from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of
+from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of, with_adapter
 from fedaudit.engine.training.prefix_tree import PrefixTree
 from fedaudit.federation import adapters
 from fedaudit.nano import BASE
@@ -165,8 +166,9 @@ def ours(work: Case, *, compiled: bool) -> Callable[[], tuple[float, Any]]:
 def theirs(work: Case, kind: type[Trainer], folder: Path) -> Callable[[], tuple[float, Any]]:
     """Return the same training by PEFT and the Trainer."""
     job, settings = work.job, work.job.training
-    lora = json.dumps(adapters.check(job.start), sort_keys=True)
-    model = trainer.cached_model.__wrapped__(job.base, "cpu", "float32", lora, False)
+    config = PeftConfig.from_peft_type(**{**adapters.check(job.start), "inference_mode": False})
+    base = load_base(job.base, device="cpu", dtype="float32")  # fedaudit's own is of another dtype
+    model: Any = with_adapter(base.model, config, ADAPTER, trainable=True)
     rows = [row for batch in work.batches for row in batch]
     arguments = TrainingArguments(
         output_dir=str(folder / "trainer"), max_steps=settings.steps, use_cpu=True, seed=job.seed,
