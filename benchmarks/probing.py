@@ -1,12 +1,12 @@
 """Sampling continuations: fedaudit beside `transformers.generate(num_return_sequences=15)`.
 
-    python benchmarks/probing.py [--quick] [--models llama nano] [--repeats 5] [--threads 1]
+    python benchmarks/probing.py [--quick] [--models llama nano FOLDER] [--repeats 5] [--threads 1]
 
 The work is an extraction attack's: prefixes of 50 tokens, 15 samples of 10 new tokens each, drawn
 at temperature 1 from the whole vocabulary. Both have the same model object in the same dtype and
 the same batch budget: so many rows at once, 15 rows a prefix. They take turns in this process.
-The models are a Llama of 110 million random weights and `fedaudit-nano`; the first also runs in
-bfloat16 where the processor has instructions for it.
+The models are a Llama of 110 million random weights, `fedaudit-nano` and those in a FOLDER; all but
+the second also run in bfloat16 where the processor has instructions for it.
 """
 
 import argparse
@@ -119,6 +119,11 @@ def native_bfloat16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
+def dtypes() -> list[str]:
+    """Return the dtypes that models run in here."""
+    return ["float32", *(["bfloat16"] if native_bfloat16() else [])]
+
+
 def compared(title: str, works: dict[str, Work], given: argparse.Namespace) -> None:
     """Print the ratio in each dtype, and of ours in another to the peer in float32.
 
@@ -141,14 +146,20 @@ def compared(title: str, works: dict[str, Work], given: argparse.Namespace) -> N
 def on_llama(given: argparse.Namespace) -> None:
     """Compare on 110 million random weights, in float32 and where it is native in bfloat16."""
     tokenizer = load_base(BASE, device="cpu").tokenizer
-    dtypes = {"float32": torch.float32}
-    if native_bfloat16():
-        dtypes["bfloat16"] = torch.bfloat16
     works = {}
-    for name, dtype in dtypes.items():
-        base = llama(tokenizer, dtype)
+    for name in dtypes():
+        base = llama(tokenizer, getattr(torch, name))
         works[name] = Work(base, random_prefixes(base, given.prefixes), given.rows)
     compared("Llama, 110 M random weights", works, given)
+
+
+def on_folder(given: argparse.Namespace, folder: str) -> None:
+    """Compare on the model in a folder, asked about made-up records."""
+    works = {}
+    for name in dtypes():
+        base = load_base(folder, device="cpu", dtype=name)
+        works[name] = Work(base, nano_prefixes(base, given.prefixes), given.rows)
+    compared(Path(folder).name, works, given)
 
 
 def on_nano(given: argparse.Namespace) -> None:
@@ -165,7 +176,7 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="within ten minutes on two cores")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
+    parser.add_argument("--models", nargs="+", metavar="NAME", default=[*MODELS])
     parser.add_argument("--prefixes", type=int, default=24, help="prefixes for the larger model")
     parser.add_argument("--rows", type=int, default=4 * SAMPLES)
     parser.add_argument("--repeats", type=int, default=7)
@@ -176,7 +187,10 @@ def main() -> None:
     quiet()
     torch.set_num_threads(given.threads)
     for name in given.models:
-        MODELS[name](given)
+        if name in MODELS:
+            MODELS[name](given)
+        else:
+            on_folder(given, name)
 
 
 if __name__ == "__main__":

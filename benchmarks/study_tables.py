@@ -5,13 +5,15 @@
     python benchmarks/study_tables.py REPORT docs/fed-pii.md --fresh   claims of a seed locked first
     python benchmarks/study_tables.py --judge-again     what is kept, by today's rule of claims
 
-A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
-trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, between
-`<!-- other seeds -->` and `<!-- end of other seeds -->` for those that come out differently in a
-report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for its numbers
-beside ours. What they need of the reports is kept beside the page, in docs/studies/; what other
-seeds came to stays there until --again says otherwise, and is compared for the claims that both
-have. A test makes the tables anew from what is kept and compares.
+A page may have five places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
+trade-offs, between `<!-- curves -->` and `<!-- end of curves -->` for the same numbers by copies,
+with those of --beside, a report of another base, between `<!-- claims -->` and
+`<!-- end of claims -->` for the claims, between `<!-- other seeds -->` and
+`<!-- end of other seeds -->` for those that come out differently in a report of other seeds, and
+between `<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours. What
+they need of the reports is kept beside the page, in docs/studies/; what other seeds came to stays
+there until --again says otherwise, and is compared for the claims that both have. A test makes the
+tables anew from what is kept and compares.
 """
 
 import argparse
@@ -21,16 +23,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedaudit.report.number_format import format_measurement
 from fedaudit.report.renderers.markdown import escape, table_lines
 from fedaudit.report.tables.comparison import tradeoffs
+from fedaudit.system.numbers import count_of
 
 TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
+CURVES = "<!-- curves -->\n", "<!-- end of curves -->"
 FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
 CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures", "lock")
 BESIDE = {"more": "Measured apart", "fresh": "Locked before they were run"}
+BASES = {"nano": "fedaudit-nano", "small": "SmolLM2-135M"}
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
@@ -76,6 +82,8 @@ def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
         table = tradeoffs.tradeoff_table(kept, tradeoffs.tradeoff_columns(kept))
         lines = [line for line in table_lines(table) if not line.startswith("#")]
         page = _with_block(page, TRADEOFFS, "\n".join(lines).strip("\n"))
+    if CURVES[0] in page:
+        page = _with_block(page, CURVES, "\n".join(_curve_lines(kept)).strip("\n"))
     if CLAIMS[0] in page:
         page = _with_block(page, CLAIMS, "\n".join(_claim_lines(kept)))
     if OTHER_SEEDS[0] in page:
@@ -90,6 +98,42 @@ def _with_block(page: str, marks: tuple[str, str], text: str) -> str:
     before, rest = page.split(start)
     _, after = rest.split(end)
     return "".join([before, start, text, "\n", end, after])
+
+
+def _curve_lines(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a table for each of what columns such as "verbatim, 5 copies" measure.
+
+    A line is a variant, and has the base that it is of where there are several.
+    """
+    reports = [kept, *([kept["beside"]] if "beside" in kept else [])]
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for column in kept["run"]["config"]["tradeoffs"]:
+        groups.setdefault(column["title"].partition(", ")[0], []).append(column)
+    for title, columns in groups.items():
+        yield f"**{title[0].upper()}{title[1:]}**"
+        yield ""
+        names = [escape(column["title"].rpartition(", ")[2]) for column in columns]
+        yield f"| | base | {' | '.join(names)} |"
+        yield f"| --- | --- |{' --: |' * len(columns)}"
+        every = [(_base_name(report), tradeoffs.rows_by_variant(report)) for report in reports]
+        for variant in every[0][1]:
+            for base, by_variant in every:
+                cells = [tradeoffs.find_measurement(by_variant[variant], c) for c in columns]
+                written = ["-" if cell is None else escape(_with_count(cell)) for cell in cells]
+                yield f"| {variant} | {base} | {' | '.join(written)} |"
+        yield ""
+
+
+def _with_count(row: Mapping[str, Any]) -> str:
+    """Return a measurement with its interval, and what was counted."""
+    count = f"{row['hits']} of {row['n']}, " if row["hits"] is not None and row["n"] else ""
+    return count + format_measurement(row)
+
+
+def _base_name(report: Mapping[str, Any]) -> str:
+    config = report["run"]["config"]
+    seeds = len(config.get("seeds") or [config["seed"]])
+    return f"{BASES[config['scale']]}, {count_of(seeds, 'seed')}"
 
 
 def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
@@ -142,7 +186,8 @@ def _block_lines(
 
 
 def _command(config: Mapping[str, Any]) -> str:
-    return f"fedaudit reproduce {config['profile']}{' --quick' * bool(config.get('quick'))}"
+    scale = "" if config.get("scale", "nano") == "nano" else f" --scale {config['scale']}"
+    return f"fedaudit reproduce {config['profile']}{scale}{' --quick' * bool(config.get('quick'))}"
 
 
 def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
@@ -214,6 +259,7 @@ def main() -> None:
     parser.add_argument("report", type=Path, nargs="?")
     parser.add_argument("page", type=Path, nargs="?")
     parser.add_argument("--again", type=Path, help="a report of other seeds, judged alike")
+    parser.add_argument("--beside", type=Path, help="a report of another base, for the curves")
     parser.add_argument("--more", action="store_true", help="claims that no other run measured")
     parser.add_argument("--fresh", action="store_true", help="claims of seeds that were locked")
     parser.add_argument("--judge-again", action="store_true", help="judge what is kept")
@@ -231,7 +277,9 @@ def main() -> None:
         _write(given.page, before | {"more" if given.more else "fresh": _brief(report)})
         return
     again = json.loads(given.again.read_text("utf-8")) if given.again else None
-    beside = {name: before[name] for name in ("again", "more", "fresh") if name in before}
+    beside = {name: before[name] for name in ("again", "more", "fresh", "beside") if name in before}
+    if given.beside:
+        beside["beside"] = kept_report(json.loads(given.beside.read_text("utf-8")))
     _write(given.page, beside | kept_report(report, again))
 
 

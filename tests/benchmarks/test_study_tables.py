@@ -100,3 +100,38 @@ def test_claims_of_a_seed_that_was_locked_first_stand_apart():
     assert "| holds | z | 3 &gt; 2 | fig. 3 |" in page
     assert page.count("fig. 3") == 2  # the first time open
     assert "1 &gt; 0" not in page
+
+
+def copies_report(scale, value, low, high, seeds):
+    """Return a report of two variants, and one number of each for records in one and two copies."""
+    columns = [
+        {
+            "title": f"verbatim, {n} copies", "metric": "coverage", "plugin": "verbatim",
+            "scope": {"copies": n}, "better": "lower", "axis": True,
+        }
+        for n in (1, 2)
+    ]  # fmt: skip
+    row = {
+        "kind": "extraction", "plugin": "verbatim", "metric": "coverage", "value": value,
+        "low": low, "high": high, "n": 8, "hits": round(8 * value),
+    }  # fmt: skip
+    scopes = [{"copies": 1, "variant": "1 pass"}, {"copies": 2, "variant": "2 passes"}]
+    given = report(scale=scale, tradeoffs=columns, seeds=seeds)
+    return given | {"measurements": [{**row, "scope": scope} for scope in scopes]}
+
+
+def test_curves_stand_beside_those_of_another_base():
+    kept = made["kept_report"](copies_report("small", 0.25, 0.1, 0.5, [1]))
+    kept["beside"] = made["kept_report"](copies_report("nano", 0.5, 0.2, 0.8, [1, 2]))
+    page = made["page_with_table"]("<!-- curves -->\n<!-- end of curves -->\n", kept)
+    assert page.splitlines()[1:-1] == [
+        "**Verbatim**",
+        "",
+        "| | base | 1 copies | 2 copies |",
+        "| --- | --- | --: | --: |",
+        "| 1 pass | SmolLM2-135M, 1 seed | 2 of 8, 25.0 % \\[10.0, 50.0\\] | - |",
+        "| 1 pass | fedaudit-nano, 2 seeds | 4 of 8, 50.0 % \\[20.0, 80.0\\] | - |",
+        "| 2 passes | SmolLM2-135M, 1 seed | - | 2 of 8, 25.0 % \\[10.0, 50.0\\] |",
+        "| 2 passes | fedaudit-nano, 2 seeds | - | 4 of 8, 50.0 % \\[20.0, 80.0\\] |",
+    ]
+    assert made["page_with_table"](page, kept) == page
