@@ -1,11 +1,10 @@
 """Any valid report can be shown: scopes are open, and a stranger may have written them."""
 
-import random
 from io import StringIO
 
 import pytest
 from example_report import HOSTILE
-from gated_report import inferred, recalled, report, study
+from gated_report import report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -18,7 +17,6 @@ from fedaudit.report.document import schema, validate
 from fedaudit.report.kinds.registry import OURS
 from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown, terminal
-from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
@@ -208,19 +206,3 @@ def test_a_reason_names_plugins_by_their_names_whatever_the_order_of_rows(kind, 
     first, reverse = verdict(rows, []), verdict(rows[::-1], [])
     assert first == reverse
     assert named in first["reasons"][0]
-
-
-@pytest.mark.parametrize("rows", [inferred, study, lambda: recalled(3)])
-@pytest.mark.parametrize("seed", range(4))
-def test_tables_have_the_same_lines_in_any_order(rows, seed):
-    def lines(some):
-        return sorted(
-            (one.title, *sorted(zip(one.columns, row, strict=True)))
-            for one in overview.attack_tables(report(some))
-            if rows is not study or "kind" not in one.title  # shows the first variant only
-            for row in one.rows
-        )
-
-    mixed = rows()
-    random.Random(seed).shuffle(mixed)
-    assert lines(mixed) == lines(rows())

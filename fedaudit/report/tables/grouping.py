@@ -136,13 +136,19 @@ def worst_rows(
     """Return the worst row of each line, and at which of how many clients it was measured.
 
     `line` names the line of a row, `bad` is higher where it is worse. What was not measured is
-    chosen only where nothing of its line was.
+    chosen only where nothing of its line was; of rows as bad, the first by scope.
     """
     groups: dict[object, list[Row]] = {}
     for row in rows:
         groups.setdefault(line(row), []).append(row)
     chosen = [
-        (max(group, key=lambda row: () if row["value"] is None else (bad(row),)), group)
+        (
+            max(
+                sorted(group, key=lambda row: str(sorted(row["scope"].items()))),
+                key=lambda row: () if row["value"] is None else (bad(row),),
+            ),
+            group,
+        )
         for group in groups.values()
     ]
     return [(row, _client_label(row, group)) for row, group in chosen]

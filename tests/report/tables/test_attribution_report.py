@@ -1,11 +1,9 @@
 """What reports show of an attribution."""
 
 import math
-import random
 import re
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
 
 import pytest
 from attributed_report import (
@@ -49,11 +47,6 @@ from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 
-REPORTS = {
-    "attributed": lambda: report(attributed(), findings=findings()),
-    "attributed_study": lambda: report(study()),
-}
-
 
 def titles(rows):
     return [one.title.removeprefix("Attribution: ") for one in attribution(report(rows))]
@@ -65,29 +58,6 @@ def every_table(document):
         *overview.finding_tables(document, 9),
         *overview.other_tables(document),
     )
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_reports_read_as_they_should(name):
-    # After a deliberate change: write "\n".join(printed(REPORTS[name]())) + "\n" to NAME.txt.
-    golden = Path(__file__).parents[1] / "golden" / f"{name}.txt"
-    assert printed(REPORTS[name]()) == golden.read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-@pytest.mark.parametrize("name", REPORTS)
-def test_no_line_is_wider_than_the_console(name, width):
-    assert max(map(cell_len, printed(REPORTS[name](), width))) <= width
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_the_page_and_the_markdown_have_every_table(name):
-    document = REPORTS[name]()
-    page, text = html.render(document), markdown.render(document)
-    assert "Other measurements" not in page
-    for one in every_table(document):
-        assert f"<h3>{one.title}</h3>" in page
-        assert f"## {one.title}\n" in text
 
 
 def test_what_no_table_knows_is_not_lost():
@@ -487,21 +457,6 @@ def test_hostile_variants_are_only_text(name):
     assert page.count("<figure>") == 2
     assert page.count("<script") == 1  # the page's own
     assert not any(is_hidden(char) for char in page if char != "\n")
-
-
-@pytest.mark.parametrize("rows", [attributed, study])
-@pytest.mark.parametrize("seed", range(4))
-def test_tables_have_the_same_lines_in_any_order(rows, seed):
-    def lines(some):
-        return sorted(
-            (one.title, *sorted(zip(one.columns, line, strict=True)))
-            for one in (*attribution(report(some)), *z_by_round.table(report(some)))
-            for line in one.rows
-        )
-
-    mixed = rows()
-    random.Random(seed).shuffle(mixed)
-    assert lines(mixed) == lines(rows())
 
 
 # what the attribution itself writes

@@ -11,7 +11,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.checklist.leaks import likelihood
 from fedaudit.report.checklist.measured import attributes
 from fedaudit.report.document import validate
-from fedaudit.report.renderers import html, markdown, terminal
+from fedaudit.report.renderers import terminal
 from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
@@ -122,13 +122,6 @@ def test_what_varies_further_gets_a_column():
     assert [row[-1] for row in totals.rows] == ["round 5", "round 10", "round 5", "round 10"]
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_no_line_is_wider_than_the_console(width):
-    out = shown(ROWS, width)
-    assert max(map(len, out.splitlines())) <= width
-    assert "Inference" in out
-
-
 def test_the_answer_speaks_of_inference():
     for rows, words in (
         (pair(40, 4), "Where a name or a number is blanked out in these records, this model tells"),
@@ -147,13 +140,6 @@ def test_what_was_tried_is_told_for_each_number_of_candidates():
     assert told[0].endswith("guessing is right in 2.0 %.")
     [alone] = attack_summaries(example(measurements=[accuracy(1, 9)]).to_json())
     assert "its base in not measured" in alone
-
-
-def test_html_and_markdown_have_the_tables():
-    report = example(measurements=ROWS).to_json()
-    for page in (html.render(report), markdown.render(report)):
-        assert "Inference: ranking" in page
-        assert "40 / 100" in page
 
 
 def test_a_number_that_is_missing_is_told_why():

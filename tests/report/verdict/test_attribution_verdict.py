@@ -17,8 +17,6 @@ from attributed_report import (
     study,
 )
 from gated_report import extracted, inferred, recalled
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedaudit.report.verdict.attribution import NO_CLIENT, NOT_JUDGED, judge_attribution
 from fedaudit.report.verdict.policy import ONLY_RIGHT, verdict
@@ -187,13 +185,3 @@ def test_a_client_called_all_stands_for_nobody():
     ]
     [reason] = verdict([*rows, *everybody], [])["reasons"]
     assert all(name in reason for name in TRUTH)
-
-
-@given(st.permutations([*protocol(), *baselines(), absent(), *recalled(3)]))
-def test_the_order_of_the_rows_does_not_matter(rows):
-    assert verdict(rows, []) == verdict([*protocol(), *baselines(), absent(), *recalled(3)], [])
-
-
-@given(st.permutations([*innocent(), absent(), *baselines()]))
-def test_nor_where_nobody_is_flagged(rows):
-    assert verdict(rows, []) == verdict([*innocent(), absent(), *baselines()], [])
