@@ -20,7 +20,7 @@ from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import existing_path
 from fedaudit.watch.records import WatchedRecords, watched_records
-from fedaudit.watch.rounds import SHORTEST, TOKENS, RoundScorer, RoundScores, round_rows
+from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, round_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +146,7 @@ class WatchPipeline(AuditPipeline[WatchInputs]):
     def caveats(self) -> list[str]:
         """Return the caveats of every such test."""
         return [
-            "The bounds hold if the held-out records were set aside at random, from the same "
-            "records as those that were trained on; no program can check that.",
-            "The upper bounds are of what this score shows: another attack may recognise more.",
-            f"Only the first {TOKENS} tokens of a record were read, and no record of fewer than "
-            f"{SHORTEST}.",
+            *CAVEATS,
             *self.inputs.held_out.limits,
             *records.reading_caveats([self.inputs.own]),
         ]

@@ -5,5 +5,6 @@
 
 from fedaudit.flower.mods import name_mod
 from fedaudit.flower.strategy import record
+from fedaudit.flower.watch import watch_mod
 
-__all__ = ["name_mod", "record"]
+__all__ = ["name_mod", "record", "watch_mod"]

@@ -24,6 +24,14 @@ LEVEL = 0.05
 """The probability, at most, that any bound of any round is wrong."""
 TOKENS, SHORTEST = 256, 8
 """How many tokens of a record are read, and how many it must have."""
+CAVEATS = (
+    "The bounds hold if the held-out records were set aside at random, from the same records as "
+    "those that were trained on; no program can check that.",
+    "The upper bounds are of what this score shows: another attack may recognise more.",
+    f"Only the first {TOKENS} tokens of a record were read, and no record of fewer than "
+    f"{SHORTEST}.",
+)
+"""What the bounds of every such test rest on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +48,14 @@ class RoundScores:
 class RoundScorer:
     """Scores the global models of one federation; the base is read once."""
 
-    def __init__(self, engine: Engine, records: WatchedRecords) -> None:
-        """Tokenise the records; raises InputError if those of a side are all too short."""
-        self._engine, self._records = engine, records
+    def __init__(
+        self, engine: Engine, records: WatchedRecords, base: LogProbabilities | None = None
+    ) -> None:
+        """Tokenise the records; `base` are the base's scores, if another scorer has them.
+
+        Raises InputError if the records of a side are all too short.
+        """
+        self.engine, self._records = engine, records
         self._begin = text_start(engine)
         self._rows: list[tuple[int, ...]] = []
         self._own, self._held_out = map(self._tokenize, (records.own, records.held_out))
@@ -51,7 +64,8 @@ class RoundScorer:
                 f"There is nothing to compare: {len(self._own):,} own and {len(self._held_out):,} "
                 f"held-out records have {SHORTEST} tokens."
             )
-        self._base: LogProbabilities | None = None
+        self.base = base
+        """The base's scores, once they were asked for."""
         self._slots = (
             ranking.slot_references(
                 records.canaries,
@@ -65,9 +79,9 @@ class RoundScorer:
 
     def _tokenize(self, units: Sequence[Unit]) -> list[list[int]]:
         """Return the rows of each unit, without those that are too short."""
-        room = min(TOKENS, self._engine.context_length - len(self._begin))
+        room = min(TOKENS, self.engine.context_length - len(self._begin))
         texts = [document.text for unit in units for document in unit]
-        tokenized = iter(self._engine.tokenize(texts))
+        tokenized = iter(self.engine.tokenize(texts))
         found: list[list[int]] = []
         for unit in units:
             rows = [
@@ -85,18 +99,18 @@ class RoundScorer:
         own: list[float] = []
         held_out: list[float] = []
         if not self._records.refusal:
-            self._base = self._base or self._engine.score(base, self._rows)
-            after = self._engine.score(tuned, self._rows, progress=progress)
+            self.base = self.base or self.engine.score(base, self._rows)
+            after = self.engine.score(tuned, self._rows, progress=progress)
             gains = [
                 membership_scores.reference_ratio(row, reference)
-                for row, reference in zip(after, self._base, strict=True)
+                for row, reference in zip(after, self.base, strict=True)
             ]
             own, held_out = (
                 [fmean(gains[row] for row in unit) for unit in side]
                 for side in (self._own, self._held_out)
             )
         scored = ranking.score(
-            self._engine,
+            self.engine,
             tuned,
             self._slots,
             begin=self._begin,
