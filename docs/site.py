@@ -79,4 +79,4 @@ def with_tables(markdown: str) -> str:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its tables, links to files outside the site replaced by their names."""
-    return OUTSIDE.sub(r"\1 (`\2` in the repository)", with_tables(markdown))
+    return OUTSIDE.sub(r"\1 (`\2`)", with_tables(markdown))
