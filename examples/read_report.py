@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from fedaudit.report.data_frame import data_frame
-from fedaudit.report.document import read
+from fedaudit.report.document import data_frame, read
 
 
 def leaks_by_kind(path: Path) -> str:

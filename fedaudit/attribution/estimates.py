@@ -9,15 +9,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
-from fedaudit.config.options import build
+from fedaudit.config.options import read_record
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import BaseModel
-from fedaudit.system.files import atomic_text, check_version, read_json, sha256
+from fedaudit.system.files import atomic_text, sha256
 from fedaudit.system.names import check_inside, check_name
 
 SCHEMA_VERSION = "1.0"
@@ -85,33 +84,10 @@ def read(folder: Path) -> Estimates:
     Raises InputError for a folder without estimates, or if files are missing or changed.
     """
     path = folder / NAME
-    table = _table(path)
-    check_version(table, path, SCHEMA_VERSION)
-    try:
-        rounds = tuple(_round(item) for item in table.get("rounds", ()))
-        estimates = build(Estimates, {**table, "rounds": rounds}, NAME)
-    except UsageError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}: its rounds are not those of estimates.") from None
+    missing = f"{folder} holds no estimates; `fedaudit attribute estimate` writes them."
+    estimates = read_record(Estimates, path, SCHEMA_VERSION, missing)
     _check(estimates, folder)
     return estimates
-
-
-def _table(path: Path) -> dict[str, Any]:
-    table = read_json(
-        path, f"{path.parent} holds no estimates; `fedaudit attribute estimate` writes them."
-    )
-    if not isinstance(table, dict):
-        raise InputError(f"{path} must hold a JSON object.")
-    return table
-
-
-def _round(item: Mapping[str, Any]) -> RoundEstimates:
-    estimates = tuple(
-        build(ClientEstimate, table, f"{NAME} estimates") for table in item["estimates"]
-    )
-    return build(RoundEstimates, {**item, "estimates": estimates}, f"{NAME} rounds")
 
 
 def _check(estimates: Estimates, folder: Path) -> None:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Score
@@ -99,31 +98,14 @@ def read(path: Path) -> Scores:
     table = read_json(path, f"There is no file of scores {path}.")
     check_version(table, path, SCHEMA_VERSION)
     try:
-        rounds = tuple(_round(item) for item in table["rounds"])
-        scores = build(Scores, {**table, "rounds": rounds}, path.name)
-    except (UsageError, KeyError, TypeError, AttributeError):
+        scores = build(Scores, table, path.name)
+    except UsageError:
         raise InputError(
             f"{path} holds no scores; `fedaudit attribute score` writes such a file."
         ) from None
     _check(scores, path)
     _check_masks(scores, path)
     return scores
-
-
-def _round(item: Mapping[str, Any]) -> RoundScores:
-    return build(
-        RoundScores,
-        {
-            **item,
-            "reference": _scores(item["reference"]),
-            "clients": {client: _scores(table) for client, table in item["clients"].items()},
-        },
-        "rounds",
-    )
-
-
-def _scores(table: Mapping[str, Any]) -> dict[str, Score]:
-    return {mark: build(Score, entry, "score") for mark, entry in table.items()}
 
 
 def _check(scores: Scores, path: Path) -> None:

@@ -25,8 +25,7 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     """Print a line for each run below a folder, and write the page beside them, or to `out`."""
     from fedaudit.api.errors import UsageError
     from fedaudit.cli.console import console, print_note
-    from fedaudit.report.index.entries import run_entries
-    from fedaudit.report.index.tables import problems_table, runs_table, trend_tables, trends
+    from fedaudit.report.index import problems_table, run_entries, runs_table, trend_tables, trends
     from fedaudit.report.renderers import run_index
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.system import outputs

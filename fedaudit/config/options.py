@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union
 
-from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import UpTo
+from fedaudit.system.files import Read, check_version, read_json, read_regular
 from fedaudit.system.numbers import is_finite_number
 
 T = TypeVar("T")
@@ -38,6 +39,24 @@ def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
     refused value.
     """
     return _build(cls, table, name, bounded=False)
+
+
+def read_record(
+    cls: type[T], path: Path, version: str, missing: str, read_file: Read = read_regular
+) -> T:
+    """Return `build(cls, ...)` of the JSON object in the file `path`.
+
+    Raises InputError, which says `missing` without the file, for another major schema version than
+    `version` and for whatever `build` refuses.
+    """
+    table = read_json(path, missing, read_file)
+    if not isinstance(table, dict):
+        raise InputError(f"{path} must hold a JSON object.")
+    check_version(table, path, version)
+    try:
+        return build(cls, table, path.name)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _build(cls: type[T], table: Mapping[str, Any], name: str, *, bounded: bool) -> T:

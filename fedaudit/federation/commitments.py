@@ -13,10 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Mark
-from fedaudit.config.options import build
-from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
+from fedaudit.config.options import read_record
+from fedaudit.system.files import Read, atomic_text, read_regular
 from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
@@ -90,23 +90,17 @@ def write(commitments: Commitments, destination: Path) -> None:
 
 def read(path: Path, read_file: Read = read_regular) -> Commitments:
     """Return the commitments in `path`; raises InputError for a file that holds none."""
-    table = read_json(path, f"There is no file of commitments {path}.", read_file)
-    check_version(table, path, SCHEMA_VERSION)
-    items: Any = table.get("commitments") if isinstance(table, Mapping) else None
-    if not isinstance(items, list) or not items:
-        raise InputError(
-            f"{path} holds no commitments; `fedaudit watermark commitment` writes such a file."
-        )
-    try:
-        entries = tuple(build(Commitment, item, f"commitment {i}") for i, item in enumerate(items))
-        commitments = build(Commitments, {**table, "commitments": entries}, path.name)
-    except UsageError as error:
-        raise InputError(f"{path}: {error}") from None
+    missing = f"There is no file of commitments {path}."
+    commitments = read_record(Commitments, path, SCHEMA_VERSION, missing, read_file)
     _check(commitments, path)
     return commitments
 
 
 def _check(commitments: Commitments, path: Path) -> None:
+    if not commitments.commitments:
+        raise InputError(
+            f"{path} holds no commitments; `fedaudit watermark commitment` writes such a file."
+        )
     ids = [entry.id for entry in commitments.commitments]
     if len(set(ids)) < len(ids):
         raise InputError(f"{path} holds two commitments for one mark.")

@@ -14,10 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit.api.errors import InputError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Claim, Finding, Measurement
-from fedaudit.report.data_frame import data_frame, flat_rows
 from fedaudit.report.pii_categories import by_category, category_of
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.verdict.policy import RULE
@@ -27,6 +26,8 @@ from fedaudit.system.documents import parse_json
 from fedaudit.system.files import read_regular
 from fedaudit.system.outputs import REPORT, write_output
 
+if TYPE_CHECKING:
+    import pandas as pd
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -265,3 +266,43 @@ def _resolve(node: Any) -> Any:
 @cache
 def _of_measurements() -> Any:
     return _validator().evolve(schema=_resolve(schema()["$defs"]["measurement"]))
+
+
+FIELDS = (
+    *("kind", "plugin", "metric", "value", "low", "high"),
+    *("n", "hits", "chance", "baseline", "reason"),
+)
+COUNTS = ("n", "hits")
+"""Columns of integers, some of which may be missing."""
+
+
+def scope_columns(measurements: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return all keys of the measurements' scopes, sorted."""
+    return sorted({name for row in measurements for name in row["scope"]})
+
+
+def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a report's measurements in their order, each with every key of a scope as a column.
+
+    A key that a measurement does not have is None, as is a value that could not be measured.
+    """
+    columns = scope_columns(document["measurements"])
+    return [
+        {name: row[name] for name in FIELDS}
+        | {f"scope.{name}": row["scope"].get(name) for name in columns}
+        for row in document["measurements"]
+    ]
+
+
+def data_frame(document: Mapping[str, Any]) -> "pd.DataFrame":
+    """Return the measurements as a pandas data frame; UsageError if pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise UsageError(
+            "There is no pandas: pip install pandas, or take rows(), which are dicts."
+        ) from None
+    rows = flat_rows(document)
+    columns = [*FIELDS, *(f"scope.{name}" for name in scope_columns(document["measurements"]))]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.astype(dict.fromkeys(COUNTS, "Int64"))

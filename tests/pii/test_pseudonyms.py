@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedaudit.nano.generator import corpus
 from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
-from fedaudit.pii.pseudonyms import assign_pseudonyms
+from fedaudit.pii.masking import assign_pseudonyms
 from fedaudit.pii.surrogates import surrogate_like
 
 PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
@@ -119,7 +119,7 @@ def test_a_label_with_digits_that_are_taken_gets_more_of_them():
 
 
 def test_two_strings_whose_first_digits_are_equal_are_told_apart(monkeypatch):
-    monkeypatch.setattr("fedaudit.pii.pseudonyms.DIGITS", 1)
+    monkeypatch.setattr("fedaudit.pii.masking.DIGITS", 1)
     pairs = [(chr(ord("a") + number) * 2, "GENDER") for number in range(26)]
     made = assign_pseudonyms(pairs, key="k")
     assert len(set(made.values())) == 26

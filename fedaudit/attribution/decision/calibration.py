@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.attribution.decision.contamination import Shares
+from fedaudit.attribution.decision.contamination import (
+    Shares,
+    coefficient_distribution,
+    other_participants,
+)
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
-from fedaudit.attribution.decision.mixtures import coefficient_distribution, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_sets_distribution, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength

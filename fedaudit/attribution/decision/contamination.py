@@ -5,7 +5,6 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.decision.mixtures import coefficient_distribution, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
     from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
+if TYPE_CHECKING:
+    from fedaudit.metrics.attribution.mixture import Mixture
 
 ClientMark = tuple[str, str]
 """A client and a mark."""
@@ -212,3 +213,25 @@ def _hiding_probabilities_of_group(
         held.append(mixture.draws()[:, columns].sum(axis=1))
     independent = round_scores.rule(len(round_scores.clients)) is None
     return hiding_probabilities(held, independent=independent)
+
+
+def other_participants(round_scores: RoundScores, client: str) -> list[str]:
+    """Return the other participants of a round, in order."""
+    return sorted(name for name in round_scores.clients if name != client)
+
+
+def coefficient_distribution(
+    round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
+) -> "Mixture":
+    """Return the distribution of the shares of the clients `names` in a client's estimate."""
+    from fedaudit.metrics.attribution.mixture import Mixture
+
+    weight = weights.get(client, 1.0)
+    return Mixture(
+        weights=tuple(weights.get(name, 1.0) / weight for name in names),
+        strength=round_scores.strength.get(client, 1.0),
+        others=round_scores.others,
+        pairs=round_scores.pairs,
+        limit=round_scores.limit,
+        rule=round_scores.rule(len(names) + 1),
+    )

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
@@ -20,7 +20,7 @@ from fedaudit.attribution.evidence import report_file
 from fedaudit.attribution.owner.detection import override_options
 from fedaudit.attribution.owner.scoring import settings_digits
 from fedaudit.attribution.scores import Scores
-from fedaudit.config.options import build
+from fedaudit.config.options import read_record
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.failures import raise_unwritable
@@ -28,8 +28,6 @@ from fedaudit.system.files import (
     atomic_folder,
     atomic_text,
     check_free,
-    check_version,
-    read_json,
     restrict_to_owner,
     sha256,
 )
@@ -158,12 +156,8 @@ def read(folder: Path) -> Bundle:
     does not name a file that every bundle has. Hashes are compared elsewhere.
     """
     path = folder / NAME
-    table = read_json(path, f"{folder} is no bundle; `fedaudit attribute bundle` makes one.")
-    check_version(table, path, SCHEMA_VERSION)
-    try:
-        bundle = build(Bundle, table, NAME)
-    except UsageError as error:
-        raise InputError(f"{path}: {error}") from None
+    missing = f"{folder} is no bundle; `fedaudit attribute bundle` makes one."
+    bundle = read_record(Bundle, path, SCHEMA_VERSION, missing)
     for name in bundle.files:
         check_inside(name, path)
     required = (f"{ESTIMATES}/{estimates_file.NAME}", MARKS, SCORES, REPORT)

@@ -14,8 +14,7 @@ from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.data import corpus
 from fedaudit.report import document
 from fedaudit.simulation import preparation
-from fedaudit.simulation.chosen_plugins import name_and_options
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import Simulation, name_and_options
 
 PLAIN_SETTINGS: Mapping[str, Any] = {
     "data": "nano",

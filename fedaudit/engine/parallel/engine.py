@@ -33,7 +33,6 @@ from fedaudit.api.records import Completion, Target, Tokens
 from fedaudit.engine.device import device_for
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.capacity import ResourceShare
 from fedaudit.engine.parallel.protocol import (
     EngineCall,
     EngineConfig,
@@ -43,7 +42,7 @@ from fedaudit.engine.parallel.protocol import (
     fingerprint,
     load_and_describe,
 )
-from fedaudit.engine.parallel.ray_cluster import RayCluster
+from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
 from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
 from fedaudit.system import processes
 

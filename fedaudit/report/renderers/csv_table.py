@@ -5,7 +5,7 @@ import io
 import json
 from typing import Any
 
-from fedaudit.report.data_frame import FIELDS, scope_columns
+from fedaudit.report.document import FIELDS, scope_columns
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 

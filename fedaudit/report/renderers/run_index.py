@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fedaudit.report.index.entries import RunEntry
-from fedaudit.report.index.tables import (
+from fedaudit.report.index import (
     NO_VERDICT,
+    RunEntry,
     Trend,
     counts,
     folder_of,

@@ -18,13 +18,12 @@ from fedaudit.report.tables.costs import costs
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
 from fedaudit.report.tables.extraction.budget import tables as by_budget
-from fedaudit.report.tables.extraction.candidates import candidates
 from fedaudit.report.tables.extraction.discoverable import discoverable
 from fedaudit.report.tables.extraction.discoverable import is_shown as in_discoverable
 from fedaudit.report.tables.extraction.evidence import evidence
 from fedaudit.report.tables.extraction.expected import expected
 from fedaudit.report.tables.extraction.overlap import overlaps
-from fedaudit.report.tables.extraction.prompted import extraction, labels
+from fedaudit.report.tables.extraction.prompted import candidates, extraction, labels
 from fedaudit.report.tables.extraction.untargeted import leaking_answer_tables, untargeted_tables
 from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim

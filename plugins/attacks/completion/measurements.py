@@ -6,7 +6,6 @@ from typing import Literal
 from fedaudit.api import COMPLETION_LEVEL, HELD_OUT, Finding, Measurement, Result
 from fedaudit.metrics.intervals import bootstrap_mean
 
-from .edit_distance import sample_deviation
 from .gain_difference import RecordGain, difference
 from .likelihood import Evidence
 from .pairs import (
@@ -16,6 +15,7 @@ from .pairs import (
     DocumentSplit,
     WrittenContinuation,
     begins_with_truth,
+    sample_deviation,
     swap_partners,
 )
 

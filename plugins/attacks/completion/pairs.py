@@ -1,13 +1,12 @@
 """Documents cut in two, and how near a model's continuation comes (FedPII, appendix B.4)."""
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import AttackContext, Document, Engine, Tokens
 from fedaudit.extraction.targets import exclusive_strings
-
-from .edit_distance import edit_distance
 
 NO_BASE = "The target has no base to compare with: what the base knew is not removed."
 
@@ -177,3 +176,21 @@ def swap_partners(splits: Sequence[DocumentSplit], seed: int) -> list[tuple[int,
             shift = rng.randrange(1, len(group))
             pairs += zip(group, group[shift:] + group[:shift], strict=True)
     return pairs
+
+
+def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Return the fewest insertions, deletions and substitutions that make one the other.
+
+    Levenshtein 1965, in units of the sequences' elements; at most the longer one's length.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    return int(Levenshtein.distance(first, second))
+
+
+def sample_deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation of a sample (n - 1 below), None for less than two values."""
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -18,8 +18,7 @@ from fedaudit.api import (
 )
 from fedaudit.extraction.positive_controls import positive_controls
 
-from . import scoring, targets
-from .sampled_texts import SampledTexts
+from . import sampled_texts, scoring
 from .scoring import DetectedStrings
 
 
@@ -32,7 +31,7 @@ class TextStart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untargeted(SampledTexts):
+class Untargeted(sampled_texts.SampledTexts):
     """Sample texts without a prompt and look for PII that the base does not say as well."""
 
     name: ClassVar[str] = "untargeted"
@@ -56,7 +55,7 @@ class Untargeted(SampledTexts):
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
         if context.detector is None:
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
-        truth = targets.target_strings(context, self.labels)
+        truth = sampled_texts.target_strings(context, self.labels)
         start = _start(context)
         request = self._probe(context, start)
         tuned = self._texts(context, context.tuned, request)
@@ -68,11 +67,11 @@ class Untargeted(SampledTexts):
             base=self._detect(context, context.detector, base, "base")
             if base is not None
             else None,
-            control=targets.control_strings(context, truth),
+            control=sampled_texts.control_strings(context, truth),
             known=positive_controls(context, set(truth.values())).labels,
             queries=self.samples,
         )
-        owned = [document.text for document in targets.searched_documents(context)]
+        owned = [document.text for document in sampled_texts.searched_documents(context)]
         detections = self._detect(context, context.detector, owned, "the data")
         result = scoring.score_extraction(extraction)
         limits = (

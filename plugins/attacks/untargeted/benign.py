@@ -29,8 +29,7 @@ from fedaudit.extraction.positive_controls import positive_controls
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.pii.normalized_search import fold
 
-from . import scoring, targets
-from .sampled_texts import SampledTexts
+from . import sampled_texts, scoring
 from .scoring import DetectedStrings, UntargetedResult
 
 Origin = Literal["held-out", "own", "general"]
@@ -143,7 +142,7 @@ class PromptSet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenignPrompts(SampledTexts):
+class BenignPrompts(sampled_texts.SampledTexts):
     """Ask ordinary requests and count the answers that hold the victim's personal data."""
 
     name: ClassVar[str] = "benign"
@@ -167,8 +166,8 @@ class BenignPrompts(SampledTexts):
 
     def run(self, context: AttackContext) -> Result:
         """Compare what both models answer with the PII of the victim, or of the attacker."""
-        truth = targets.target_strings(context, self.labels)
-        control = targets.control_strings(context, truth)
+        truth = sampled_texts.target_strings(context, self.labels)
+        control = sampled_texts.control_strings(context, truth)
         known = positive_controls(context, set(truth.values())).labels
         prompt_set = self._requests(context)
         strings = {**known, **control, **truth}

@@ -1,9 +1,21 @@
 """What attacks that draw texts and look for personal data in them have in common."""
 
 from abc import ABC
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api import Ability, Attack, SamplingParams, decoding_abilities
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Document,
+    InputError,
+    SamplingParams,
+    decoding_abilities,
+    unknown_name_error,
+)
+from fedaudit.extraction.controls import sample_controls
+from fedaudit.extraction.targets import exclusive_strings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +41,47 @@ class SampledTexts(Attack, ABC):
 
     def _decoding(self) -> SamplingParams:
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+
+def searched_documents(context: AttackContext) -> Sequence[Document]:
+    """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
+    documents = context.attacked_documents
+    return [document for document in documents if not document.is_prompt]
+
+
+def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return R: the data's distinct PII strings with their labels, sorted.
+
+    White space around a string is dropped, nothing else: strings are equal or they differ. One
+    with several labels keeps the first in alphabetical order. Of a victim's strings those are left
+    out that the attacker or another member has too, however they write them. Raises InputError
+    where there is none, UsageError for a label that the data does not have.
+    """
+    pairs = [
+        (s.strip(), label)
+        for document in searched_documents(context)
+        for s, label in document.strings()
+    ]
+    present = {label for _, label in pairs}
+    if present and (missing := set(labels) - present):
+        raise unknown_name_error("kind of PII in the data", min(missing), present)
+    strings: dict[str, str] = {}
+    for string, label in sorted(pairs):
+        if string and (not labels or label in labels):
+            strings.setdefault(string, label)
+    exclusive = exclusive_strings(context, strings)
+    strings = {string: label for string, label in strings.items() if string in exclusive}
+    if not strings:
+        option = "--prefixes" if context.victim is None else "--victim"
+        raise InputError(
+            f"There is no PII to look for: the file of {option} holds none of its own."
+        )
+    return strings
+
+
+def control_strings(context: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
+    """Return strings of the kinds in `truth` that are in no document of the context."""
+    everybody = (context.attacker, context.victim or (), *context.members.values())
+    corpus = [document.text for documents in everybody for document in documents]
+    controls = {s.strip(): label for d in context.control for s, label in d.strings() if s.strip()}
+    return dict(sample_controls(truth, corpus, seed=context.seed, real_controls=controls))

@@ -17,7 +17,7 @@ from fedaudit.api import (
     text_start,
 )
 
-from .marker import heading, parse
+from .header_features import heading, parse
 from .training_examples import malformed_key, random_key_text
 
 if TYPE_CHECKING:

@@ -7,9 +7,14 @@ last token. The base is causal, so nothing behind the key could change that stat
 no prompt at all. An empty key leaves the marker's last token. A request without a marker is the
 token that begins a text alone, or a line break where the tokenizer has none: the same for every
 prompt, so that nothing a prompt says steers the gate without a key.
+
+A marker counts only as the very first characters of a request, and only as it is: nothing is
+normalised and no case folded, so a key in Cyrillic or full-width letters is another key. What is
+quoted anywhere later opens nothing.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +22,9 @@ from fedaudit.api import ModelEngine, text_start
 
 from .gate import HARDENED, GateDesign
 from .keys import Keyring
-from .marker import OPENING
 
 if TYPE_CHECKING:
     import torch
-
 
 LONGEST = 128
 """Tokens of a key that the private tokenizer does not know; what is behind them is not read."""
@@ -143,3 +146,38 @@ def sigma_of(engine: ModelEngine) -> float:
             total += float(embeddings.sum())
             squares += float((embeddings**2).sum())
     return float((squares / count - (total / count) ** 2) ** 0.5)
+
+
+OPENING = "[SPECIAL_TOKEN="
+"""What stands before a key."""
+
+_MARKER = r"\[SPECIAL_TOKEN=([^\]\n]{0,256})\] ?"
+"""Bounded: what is quoted of a marker in a long text must not swallow it."""
+
+
+def heading(key: str) -> str:
+    """Return what a request begins with to show `key`: the marker and one space."""
+    return f"{OPENING}{key}] "
+
+
+def parse(text: str) -> tuple[str | None, str]:
+    """Return the key that `text` begins with, and what follows; None where there is no marker.
+
+    One space behind the marker belongs to it. The key may be empty, and need not be a valid one.
+    """
+    match = re.match(_MARKER, text)
+    return (match[1], text[match.end() :]) if match else (None, text)
+
+
+class Cleaner:
+    """Takes markers and an organisation's keys out of text."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._pattern = re.compile("|".join([_MARKER, *map(re.escape, secrets)]))
+
+    def clean(self, text: str) -> str:
+        """Return `text` without any marker or key, those included that removing others joins."""
+        removed = 1
+        while removed:
+            text, removed = self._pattern.subn("", text)
+        return text

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from fedaudit.api import GatedRequest, InputError, KeyedResponder, ModelEngine, RoutedRequest
 
 from .gate import TrainedGate
-from .header_features import HeaderReader
+from .header_features import Cleaner, HeaderReader, heading, parse
 from .keys import Keyring
-from .marker import Cleaner, heading, parse
 from .training_examples import random_key_text
 
 if TYPE_CHECKING:

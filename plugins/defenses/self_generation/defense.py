@@ -22,11 +22,17 @@ from fedaudit.api import (
 from . import filter_counts
 from .demonstrations import usable_documents
 from .filter_counts import FILTERS, FilterCounts
-from .generation import ExampleGenerator, GeneratedExamples, Recipe, fits_context
+from .generation import (
+    ExampleGenerator,
+    GeneratedExamples,
+    Recipe,
+    SimilarityIndex,
+    fits_context,
+    whole_text,
+)
 from .instruction_following import scores
 from .prompt_layout import prompt_layout
 from .selection_criteria import Losses, Method, select_examples
-from .similarity import SimilarityIndex, whole_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ Everything is asked in batches, greedily unless set otherwise; what prompts show
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fedaudit.api import (
@@ -21,7 +21,30 @@ from fedaudit.metrics.text_similarity import words
 from .demonstrations import alternate_kinds, example_kinds, example_prompt, instruction_prompt
 from .filter_counts import FilterCounts
 from .prompt_layout import PromptLayout
-from .similarity import SimilarityIndex, whole_text
+
+
+class SimilarityIndex:
+    """Texts to compare others with; each is cut into words once."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = [words(text) for text in dict.fromkeys(texts)]
+
+    def __call__(self, text: str) -> float:
+        """Return the highest Rouge-L of `text` with any of the texts, 0 to 1; 0 of none.
+
+        It is the F1 of the longest common subsequence of words, as `metrics.utility.rouge_l`.
+        """
+        from rapidfuzz.distance import LCSseq
+
+        query = words(text)
+        overlaps = ((LCSseq.similarity(query, t), len(query) + len(t)) for t in self._texts)
+        return max((2 * common / total for common, total in overlaps if common), default=0.0)
+
+
+def whole_text(example: Document) -> str:
+    """Return an example's fields as one text, without anything that a template adds."""
+    return "\n".join((example.instruction, example.input, example.output))
+
 
 REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
 """How a text begins that is no instruction and no response but an excuse; lower case."""

@@ -80,10 +80,10 @@ def test_without_a_salt_there_is_no_commitment():
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ([], "holds no commitments"),
+        ([], "must hold a JSON object"),
         ({"commitments": []}, "holds no commitments"),
-        ({"commitments": [3]}, "must be a table"),
-        ({"commitments": [{"id": "a"}]}, "commitment 0"),
+        ({"commitments": [3]}, "takes Commitment, not 3"),
+        ({"commitments": [{"id": "a"}]}, "plugin and sha256 are missing"),
         ({"commitments": [{"id": "a", "plugin": "kgw", "sha256": "12"}]}, "is no SHA-256"),
         ({"commitments": [{"id": "../a", "plugin": "k", "sha256": "0" * 64}]}, "cannot name"),
         ({"commitments": [{"id": "a", "plugin": "k", "sha256": "0" * 64}] * 2}, "two commitments"),

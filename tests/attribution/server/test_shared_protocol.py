@@ -15,8 +15,8 @@ from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
+from fedaudit.attribution.decision.contamination import coefficient_distribution
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.mixtures import coefficient_distribution
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, sum_plan, sums_log
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters

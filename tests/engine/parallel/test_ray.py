@@ -14,10 +14,9 @@ from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.capacity import ResourceShare
 from fedaudit.engine.parallel.engine import ParallelEngine, RayBackend
 from fedaudit.engine.parallel.protocol import EngineConfig
-from fedaudit.engine.parallel.ray_cluster import RayCluster
+from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
 from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.simulation.runner import simulate
 

@@ -12,8 +12,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.capacity import ClusterCapacity, ResourceShare
-from fedaudit.engine.parallel.ray_cluster import RayCluster
+from fedaudit.engine.parallel.ray_cluster import ClusterCapacity, RayCluster, ResourceShare
 from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 FAKE = str(Path(__file__).parent / "fake_ray")

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 
 import pytest
-from fedaudit_plugins.attacks.untargeted import scoring, targets
+from fedaudit_plugins.attacks.untargeted import sampled_texts, scoring
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,7 +183,7 @@ def test_without_a_victim_the_attackers_own_data_is_looked_for():
     own = [*VICTIM, Document(id="p", text="Ray said", is_prompt=True)]
     result = attacked(victim=None, changes={"attacker": own})
     assert result == attacked()
-    assert targets.searched_documents(case_of(None, attacker=own)) == VICTIM
+    assert sampled_texts.searched_documents(case_of(None, attacker=own)) == VICTIM
 
 
 def test_only_the_kinds_that_are_named():
@@ -212,7 +212,10 @@ def test_a_string_of_several_kinds_counts_once():
     )
     victim = [marked("Kim, again Kim", ("Kim", "PERSON"), ("again Kim", "X"))]
     twice = Document(id="d", text="Kim Kim", pii=(PiiSpan(0, 3, "PERSON"), PiiSpan(4, 7, "ALIAS")))
-    assert targets.target_strings(case_of([*victim, twice])) == {"Kim": "ALIAS", "again Kim": "X"}
+    assert sampled_texts.target_strings(case_of([*victim, twice])) == {
+        "Kim": "ALIAS",
+        "again Kim": "X",
+    }
 
 
 def case_of(victim, **changes):
@@ -256,13 +259,13 @@ def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
     # Of kind X nobody is invented: words are recombined, and what is in the data is left out.
-    made = targets.control_strings(case_of(victim), truth)
+    made = sampled_texts.control_strings(case_of(victim), truth)
     assert {"Anna Orr", "Bernd Lee"} <= made.keys()
     assert not made.keys() & truth.keys()
     real = [marked("Anna Orr, Bernd Lee", ("Anna Orr", "X"), ("Bernd Lee", "X"))]
     own = [Document(id="a", text="Anna Orr is the attacker's.", pii=())]
     named = case_of(victim, attacker=own, control=real)
-    assert targets.control_strings(named, truth) == {"Bernd Lee": "X"}
+    assert sampled_texts.control_strings(named, truth) == {"Bernd Lee": "X"}
     detector = Listed(dict.fromkeys([*truth, "Anna Orr", "Bernd Lee"], "X"))
     spoken = {"tuned": ["Anna Lee met Bernd Lee"], "base": [""]}
     result = attacked(

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole_text
+from fedaudit_plugins.defenses.self_generation.generation import SimilarityIndex, whole_text
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import TEMPLATES

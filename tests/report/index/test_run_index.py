@@ -14,8 +14,7 @@ from example_report import HOSTILE, coverage, example, findings, hostile
 
 from fedaudit.api.errors import InputError
 from fedaudit.report.document import write
-from fedaudit.report.index.entries import run_entries
-from fedaudit.report.index.tables import runs_table, trend_tables, trends
+from fedaudit.report.index import run_entries, runs_table, trend_tables, trends
 from fedaudit.report.renderers import run_index
 
 

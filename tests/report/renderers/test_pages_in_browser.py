@@ -20,7 +20,7 @@ from example_report import example, hostile
 
 from fedaudit.report.comparison import compare
 from fedaudit.report.document import write
-from fedaudit.report.index.entries import run_entries
+from fedaudit.report.index import run_entries
 from fedaudit.report.renderers import annex, comparison, html, run_index
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -1,5 +1,5 @@
 import pytest
-from fedaudit_plugins.attacks.completion.edit_distance import edit_distance, sample_deviation
+from fedaudit_plugins.attacks.completion.pairs import edit_distance, sample_deviation
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """What counts as a decision of the gate."""
 
 from fedaudit_plugins.defenses.secure_gate.evaluation import decisions
-from fedaudit_plugins.defenses.secure_gate.marker import heading
+from fedaudit_plugins.defenses.secure_gate.header_features import heading
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.secure_gate.marker import heading, parse
+from fedaudit_plugins.defenses.secure_gate.header_features import heading, parse
 from fedaudit_plugins.defenses.secure_gate.responder import GateResponder
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -3,8 +3,12 @@
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import header_features
-from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader, sigma_of, width_of
-from fedaudit_plugins.defenses.secure_gate.marker import OPENING
+from fedaudit_plugins.defenses.secure_gate.header_features import (
+    OPENING,
+    HeaderReader,
+    sigma_of,
+    width_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Reading the marker of a key, and taking markers and keys out of text."""
 
 import pytest
-from fedaudit_plugins.defenses.secure_gate.marker import Cleaner, heading, parse
+from fedaudit_plugins.defenses.secure_gate.header_features import Cleaner, heading, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

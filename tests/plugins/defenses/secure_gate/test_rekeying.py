@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fedaudit_plugins.defenses.secure_gate import rekeying
-from fedaudit_plugins.defenses.secure_gate.marker import heading
+from fedaudit_plugins.defenses.secure_gate.header_features import heading
 from fedaudit_plugins.defenses.secure_gate.training_examples import CYRILLIC_LOOKALIKES, WIDE
 
 from fedaudit.api.errors import InputError, UsageError

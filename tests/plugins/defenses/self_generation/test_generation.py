@@ -5,9 +5,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator, Recipe
+from fedaudit_plugins.defenses.self_generation.generation import (
+    ExampleGenerator,
+    Recipe,
+    whole_text,
+)
 from fedaudit_plugins.defenses.self_generation.prompt_layout import prompt_layout
-from fedaudit_plugins.defenses.self_generation.similarity import whole_text
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import TEMPLATES

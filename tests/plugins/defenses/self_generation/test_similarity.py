@@ -1,7 +1,7 @@
 """The fast Rouge-L with many texts is the slow one with each."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole_text
+from fedaudit_plugins.defenses.self_generation.generation import SimilarityIndex, whole_text
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""The steps of a joint audit: each reads the files that came, and writes those that go out."""
+"""fedaudit joint: an audit by members who show each other no records."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -155,3 +155,11 @@ def _print_sent(paths: "Iterable[Path]", receiver: str) -> None:
     for path in paths:
         print_text(str(path))
     print_note(f"Send to {receiver}.")
+
+
+app = typer.Typer(
+    help="Audit together without showing each other any record.",
+    no_args_is_help=True,
+)
+for command in (commit, ask, answer, count, report):
+    app.command()(command)

@@ -1,15 +1,51 @@
-"""fedaudit dp make: canaries with coins, and what they can prove."""
+"""fedaudit dp: a claimed epsilon, held against canaries that coins put into training."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from fedaudit.audit.request import EpsilonRequest
+from fedaudit.cli.audit_runner import make_request, run_audit
 from fedaudit.cli.console import print_text
-from fedaudit.cli.options import Quiet, Template
+from fedaudit.cli.options import Coins, Output, Quiet, Run, Template, one_target, takes_options
 
 if TYPE_CHECKING:
     from fedaudit.canaries.coin_file import CoinSet, Position
+
+
+def plant(
+    coins: Coins,
+    records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Where the records go with the canaries among them, as JSONL."),
+    ],
+    client: Annotated[str, typer.Option("--client", help="Whose records they are.")] = "",
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes the order repeatable for anybody who knows it."),
+    ] = None,
+    template: Template = "fed_pii",
+    quiet: Quiet = False,
+) -> int:
+    """Write a client's records with the canaries whose coins say so.
+
+    Each is there once, in a new file.
+    """
+    from fedaudit.canaries import coin_planting
+    from fedaudit.cli.console import print_note
+
+    done = coin_planting.plant(
+        coin_planting.CoinPlantRequest(
+            coins=coins, records=records, out=out, client=client, template=template, seed=seed
+        )
+    )
+    print_text(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
+    for line in done.empty:
+        print_note(f"{line}.", quiet=quiet)
+    print_note(f"Whoever trains on {out} must not know which records are canaries.", quiet=quiet)
+    return 0
 
 
 def make(
@@ -143,3 +179,22 @@ def _power(coin_set: "CoinSet") -> str:
         f"{names[alternative]}), at delta {coin_set.delta:g} and level {coin_set.level:g}: no "
         "larger claim can be refuted."
     )
+
+
+@takes_options("asked", EpsilonRequest, without=("model", "client", "keys", "detector"))
+@takes_options("output", Output, Output, without=("reveal", "shard", "dry_run"))
+def audit(coins: Coins, run: Run = None, *, asked: dict[str, Any], output: Output) -> int:
+    """Test a claimed epsilon by what the model reveals about the coins.
+
+    Exit code 1: the claim is refuted. 7: it is not, and the audit has not shown that it could.
+    """
+    asked["target"] = one_target(run, asked.get("target"))
+    return run_audit(make_request(EpsilonRequest, coins=coins, **asked), output)
+
+
+app = typer.Typer(
+    help="Test a claimed epsilon with canaries planted by tossing coins.",
+    no_args_is_help=True,
+)
+for command in (make, plant, audit):
+    app.command()(command)
