@@ -8,8 +8,8 @@ In a round that begins with the global adapter w, a client
 4. trains w on those, which gives its public adapter
 5. sends alpha * v + (1 - alpha) * public
 
-With alpha 1 this is plain federated tuning, to the byte. docs/few-fed-pit.md has the choices that
-the paper leaves open.
+With alpha 1 this is plain federated tuning, to the byte. docs/choices.md has what the paper
+leaves open.
 """
 
 from collections.abc import Mapping, Sequence
