@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -110,6 +111,18 @@ def test_two_members_audit_together(started, tmp_path):
     assert done.returncode in (1, 7), done.stderr
     assert done.stdout.count("'s strings: ") >= 2
     assert (tmp_path / "court/private/report.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated")  # of PEFT
+def test_a_client_of_the_flower_app_trains_on_its_records(tmp_path, monkeypatch):
+    """All of the app but its messages, which need Flower."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / "flower"))
+    runpy.run_path(str(EXAMPLES / "flower/make_records.py"))["main"](tmp_path)
+    from bank_app import task
+
+    peft, documents = task.model(), task.texts(tmp_path / "c2.jsonl")
+    losses = [task.train(peft, documents, steps=2, seed=1, rate=task.RATE) for _ in range(2)]
+    assert losses[1] < losses[0]
 
 
 @pytest.mark.parametrize("plugin", [Pairs, TopShare])
