@@ -81,7 +81,7 @@ def trial(seed: int, *, steps: int, batch: int, clients: int, noise: float) -> l
         step(adam, rng.sample(earlier, 4), 0.0)
     start = [weight.detach().clone() for weight in weights]
     mean = [torch.zeros_like(weight) for weight in weights]
-    before = {name: (one.detach().clone(), one) for name, one in matrices(model)}
+    before = {name: one.detach().clone() for name, one in matrices(model)}
     for client in range(clients):
         with torch.no_grad():
             for weight, value in zip(weights, start, strict=True):
@@ -94,10 +94,10 @@ def trial(seed: int, *, steps: int, batch: int, clients: int, noise: float) -> l
     with torch.no_grad():
         for weight, value in zip(weights, mean, strict=True):
             weight.copy_(value)
-        after = {name: (one.detach().clone(), one) for name, one in matrices(model)}
+        change = {name: one.double() - before[name].double() for name, one in matrices(model)}
         for weight, value in zip(weights, start, strict=True):
             weight.copy_(value)
-    (first, span), (second, deeper) = layer_spans(before, after)[:2]
+    (first, span), (second, deeper) = layer_spans(before, change, 1 + 1 / clients)[:2]
     if span.is_full or deeper.is_full:
         return [0, len(theirs), 1, 0, len(others)]
     tokens = find_tokens(base.model, first, span)

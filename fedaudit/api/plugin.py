@@ -6,7 +6,7 @@ A plugin is a frozen dataclass: its fields are its options, its docstring's firs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedaudit.api.abilities import Ability
 from fedaudit.api.contract import Contract, ensures
@@ -46,6 +46,27 @@ class UpTo:
     most: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundUpdate:
+    """What became of a round's start in the hands of some clients, as far as it can be seen.
+
+    That is a client's adapter, the sum of several clients' changes that secure aggregation gave to
+    the server, or the global adapter, a mean over the participants that every member receives.
+    """
+
+    view: Literal["client", "sum", "global"]
+    members: tuple[str, ...]
+    read: Callable[[], Update]
+    """Return tensors by their PEFT names: for a sum the summed change, else the adapter's."""
+    documents: Sequence[Document]
+    """What the members trained on, as far as it is at hand."""
+
+    @property
+    def name(self) -> str:
+        """The members, joined with a plus sign."""
+        return "+".join(self.members)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttackContext:
     """What an attack is given: an engine, a model and its base, and one client's own data."""
@@ -68,6 +89,8 @@ class AttackContext:
     """That client's name."""
     clients: Mapping[str, ClientModel] = field(default_factory=dict)
     """The clients' own models in the round of `tuned`, for an attack that `reads_clients`."""
+    updates: Sequence[RoundUpdate] = ()
+    """What the round of `tuned` shows of clients' training, for an attack that `reads_updates`."""
     references: Sequence[ReferenceModel] = ()
     """Models that others trained alike, on other records, for an attack that `reads_references`."""
     rounds: Mapping[int, Target] = field(default_factory=dict)
@@ -122,6 +145,9 @@ class Attack(Plugin, ABC):
     """Whether it asks the requests of `held_out`."""
     reads_clients: ClassVar[bool] = False
     """Whether it asks the `clients`' own models, which the server alone sees."""
+
+    reads_updates: ClassVar[bool] = False
+    """Whether it inverts the `updates` of clients in a round, or sums of them."""
 
     reads_references: ClassVar[bool] = False
     """Whether it compares with the models of reference federations."""

@@ -182,8 +182,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""
         request = self.request
-        federation = self.audited.federation
-        updates = federation is not None and any(r.clients for r in federation.manifest.rounds)
+        updates = self.audited.federation is not None
         left_out = {**request.left_out, **self._failed}
         return {
             "policy": request.policy,

@@ -10,7 +10,7 @@ from typing import Any
 from fedaudit.api.abilities import why_lacking
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
-from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.plugin import Attack, AttackContext, Result, RoundUpdate
 from fedaudit.api.records import ClientModel
 from fedaudit.audit import evidence, other_models, preflight, records
 from fedaudit.audit.access import ModelView, model_views
@@ -193,6 +193,7 @@ class AttackInputs(Inputs[AuditRequest]):
     strangers: int
     """The number of tried records that are not known to belong to a client left out."""
     clients: Mapping[str, ClientModel]
+    updates: Sequence[RoundUpdate]
     references: Sequence[other_models.ReferenceRun]
     rounds: Mapping[int, Path]
 
@@ -216,11 +217,13 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     form = form_of(request, audited)
     without = other_models.find_counterfactual(request, audited, reader)
     client_files = other_models.find_clients(request, audited)
+    updates = other_models.find_updates(request, audited)
     rounds = other_models.find_rounds(request, audited)
     references = other_models.find_references(request, audited, form, reader)
     facts = {
         **({"counterfactual's SHA-256": without.sha256} if without else {}),
         **other_models.client_facts(client_files, reader),
+        **other_models.update_facts(updates, reader),
         **other_models.round_facts(rounds, reader),
         **other_models.reference_facts(references),
     }
@@ -244,6 +247,7 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
         without=without,
         strangers=without.check(tried, audited, form, reader) if without else 0,
         clients=other_models.read_client_models(client_files, form, reader),
+        updates=other_models.read_updates(updates, form, reader),
         references=references,
         rounds=rounds,
     )
@@ -323,6 +327,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
             clients=inputs.clients,
+            updates=inputs.updates,
             references=tuple(run.model() for run in inputs.references),
             rounds=other_models.round_targets(inputs.rounds),
         )

@@ -33,7 +33,7 @@ MADE_BY = {
 """The steps and attacks of each class; the first that was left out gives the reason."""
 
 NO_ATTACK = "no attack of this class is part of the audit"
-NO_UPDATES = "no client's update is at hand"
+NO_UPDATES = "no round of a federation is at hand"
 
 
 def coverage(
@@ -45,8 +45,8 @@ def coverage(
 ) -> list[dict[str, Any]]:
     """Return a row for each class: run, not run or not applicable, by what, and why.
 
-    `left_out` gives the reason why a step or an attack was not run; `updates` tells whether updates
-    of single clients, which could be inverted, are available.
+    `left_out` gives the reason why a step or an attack was not run; `updates` tells whether a
+    federation's rounds, of which updates could be inverted, are available.
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
     rows = list(measurements)

@@ -31,8 +31,6 @@ class Material:
     held_out: Path | None = None
     canaries: Path | None = None
     marks: Path | None = None
-    updates: bool = False
-    """Whether updates of single clients are available."""
     names: Mapping[Path, str] = field(default_factory=dict)
     """The client that each file belongs to, where a federation says so."""
     narrowed: bool = False
@@ -91,9 +89,6 @@ def discover(
         held_out=held_out or _file(root, HELD_OUT),
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
-        updates=bool(
-            audited.federation and any(r.clients for r in audited.federation.manifest.rounds)
-        ),
         names={path: name for name, path in files.items()},
         narrowed=bool(prefixes or victim),
     )

@@ -1,24 +1,27 @@
 """Models beside the audited one: of clients, of earlier rounds, counterfactuals, references."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import AttackContext
+from fedaudit.api.plugin import AttackContext, RoundUpdate
 from fedaudit.api.records import ClientModel, Document, ReferenceModel, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.request import attacks_with
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.federation import adapters, counterfactual
+from fedaudit.federation import adapters, counterfactual, secure_sums
 from fedaudit.federation.folder import Federation, is_federation
 from fedaudit.system.files import suggest_neighbour
 
 if TYPE_CHECKING:
+    import torch
+
     from fedaudit.audit.request import AuditRequest
+    from fedaudit.federation.manifest import Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +49,11 @@ def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Cli
             "--target, or one of its rounds with --round."
         )
     [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
-    named = [path for path in (request.input_path, request.victim_path, *request.members) if path]
-    record_paths = {path.stem: path for path in named}
-    record_paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
+    record_paths = _record_paths(request, federation)
     client_files = {
         client: ClientFiles(adapter=federation.path / folder, records=record_paths[client])
         for client, folder in sorted(of_round.clients.items())
-        if client in record_paths and record_paths[client].is_file()
+        if client in record_paths
     }
     if len(client_files) < 2:
         raise InputError(
@@ -61,6 +62,14 @@ def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Cli
             "them are at hand; with --member, name files that are called as the clients are."
         )
     return client_files
+
+
+def _record_paths(request: "AuditRequest", federation: Federation) -> dict[str, Path]:
+    """Return the files of clients' records that are at hand, by client or by a file's name."""
+    named = [path for path in (request.input_path, request.victim_path, *request.members) if path]
+    paths = {path.stem: path for path in named}
+    paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
+    return {name: path for name, path in paths.items() if path.is_file()}
 
 
 def read_client_models(
@@ -74,6 +83,93 @@ def read_client_models(
         )
         for client, files in client_files.items()
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFiles:
+    """What is at hand of some clients' training in a round."""
+
+    view: Literal["client", "sum", "global"]
+    members: tuple[str, ...]
+    path: Path
+    """An adapter's folder, or the file of a sum."""
+    round: "Round"
+    records: Mapping[str, Path]
+    """By member, as far as they are at hand."""
+
+    def read(self) -> "Mapping[str, torch.Tensor]":
+        """Return the adapter's tensors, or the summed change."""
+        if self.view == "sum":
+            return secure_sums.read(self.path, self.members, self.round.round)
+        return adapters.read(self.path)
+
+
+def find_updates(request: "AuditRequest", audited: AuditTarget) -> list[UpdateFiles]:
+    """Return what the audited round shows of clients' training; empty if no attack inverts it.
+
+    These are the adapters of the clients whose records are at hand, if there are two or more; else
+    the sums of secure aggregation; else the global adapter, which is a mean over the participants.
+    Raises UsageError without a federation's round.
+    """
+    readers = attacks_with("reads_updates", among=request.attacks)
+    if not readers:
+        return []
+    federation, number = audited.federation, audited.round
+    if federation is None or number is None:
+        raise UsageError(
+            f"{', '.join(readers)} inverts what clients make of a round: give a federation's "
+            "folder as --target, or one of its rounds with --round."
+        )
+    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    known = _record_paths(request, federation)
+
+    def files(
+        view: Literal["client", "sum", "global"], members: Iterable[str], path: str
+    ) -> UpdateFiles:
+        names = tuple(sorted(members))
+        records = {name: known[name] for name in names if name in known}
+        return UpdateFiles(
+            view=view, members=names, path=federation.path / path, round=of_round, records=records
+        )
+
+    clients = [files("client", (name,), path) for name, path in sorted(of_round.clients.items())]
+    if sum(bool(one.records) for one in clients) >= 2:
+        return [one for one in clients if one.records]
+    sums = [files("sum", members, path) for path, members in sorted(of_round.sums.items())]
+    return sums or [files("global", of_round.participants, of_round.adapter)]
+
+
+def read_updates(
+    found: Sequence[UpdateFiles], form: PromptTemplate, reader: InputReader
+) -> tuple[RoundUpdate, ...]:
+    """Return updates with their members' records."""
+    return tuple(
+        RoundUpdate(
+            view=one.view,
+            members=one.members,
+            read=one.read,
+            documents=[
+                document
+                for path in one.records.values()
+                for document in reader.corpus(path, form).documents
+            ],
+        )
+        for one in found
+    )
+
+
+def update_facts(found: Sequence[UpdateFiles], reader: InputReader) -> dict[str, object]:
+    """Return the facts about updates and their records that identify a run; empty without any."""
+    if not found:
+        return {}
+    hashes = {
+        "+".join(one.members): reader.sha256(one.path)
+        if one.view == "sum"
+        else adapters.fingerprint(one.path, reader.sha256)
+        for one in found
+    }
+    records = {name: reader.sha256(path) for one in found for name, path in one.records.items()}
+    return {"updates' SHA-256": hashes, "clients' records": records}
 
 
 def client_facts(client_files: Mapping[str, ClientFiles], reader: InputReader) -> dict[str, object]:

@@ -77,7 +77,8 @@ CANNOT = (
     "Strings trained on once or a few times, or deep inside records, seldom come out of any "
     "question: that they were learned bars a pass, but fails no model.",
     "Kinds of personal data that neither the records' annotation nor the detector marks.",
-    "Records are read out of updates of a single step only; of sums, and of several steps, not.",
+    "Records are read out of updates of a single step only, a client's or a sum; of several steps, "
+    "not.",
 )
 """What no step can show."""
 
@@ -215,15 +216,15 @@ def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]
 
 
 def _no_updates(material: Material) -> str:
-    """Return why updates of clients cannot be inverted; empty if they can."""
+    """Return why nothing that clients made of a round can be inverted; empty if it can."""
     federation, number = material.audited.federation, material.audited.round
     if material.narrowed:
         return NARROWED
     if material.audited.deployment or federation is None or number is None:
         return "it needs a round of a federation's global adapter"
     [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
-    if len(of_round.clients.keys() & {client.name for client in material.clients}) < 2:
-        return f"round {number} has no updates of two clients whose records are at hand"
+    if not set(of_round.participants) & {client.name for client in material.clients}:
+        return f"the records of no client that took part in round {number} are at hand"
     return ""
 
 
@@ -256,7 +257,7 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
     if material.victim and not material.held_out:
         yield "membership", "there are no records that nobody trained on: name some with --held-out"
-    if material.updates and (why := _no_updates(material)):
+    if material.audited.federation and (why := _no_updates(material)):
         yield "reconstruction", why
     if len(material.clients) < 2:
         yield "pairs", "the documents of fewer than two clients are at hand"

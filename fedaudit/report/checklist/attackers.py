@@ -74,6 +74,8 @@ def position_of(row: Row) -> str:
         return KEY_HOLDER
     if row["scope"].get("requests") == "own":  # of records that only a client has
         return CLIENT
+    if row["scope"].get("view") == "global":  # the adapter that every member receives
+        return CLIENT
     if row["kind"] == "attribution" or attack_class(row) == "reconstruction":
         return SERVER
     return MADE_FROM.get(row["plugin"], UNKNOWN)

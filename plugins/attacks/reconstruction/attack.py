@@ -1,8 +1,9 @@
-"""Reconstruction from updates: whole records out of the span of what a client sends.
+"""Reconstruction from updates: whole records out of the span of what clients send.
 
 DAGER (arXiv:2405.15586) on the A matrices of LoRA: the server has the global adapter of a round and
-what a client made of it. Several steps, an adaptive optimizer or too many tokens give a change of
-full rank, in whose span everything lies: it is then said that nothing can be told.
+what a client made of it; with secure aggregation, the sum of several clients' changes; a member has
+the next global adapter, a mean of them. Several steps, an adaptive optimizer or too many tokens
+give a change of full rank, in whose span everything lies: it is then said that nothing can be told.
 
 The first layer's inputs are embeddings, which each token of the vocabulary is tried as. In a causal
 model the second layer's input at a place follows from the tokens up to there, so that texts grow by
@@ -27,6 +28,7 @@ from fedaudit.api import (
     InputError,
     Measurement,
     Result,
+    RoundUpdate,
     Target,
     unwrap_engine,
 )
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     from fedaudit.engine.local import LocalEngine
 
+    Matrices = Mapping[str, torch.Tensor]
+
+ROOT, A = "base_model.model.", ".lora_A.weight"
 KIND, RATE = "reconstruction", "reconstruction_rate"
 NO_START = (
     "the global model with which the round began is not at hand: only rounds after the first can "
@@ -54,7 +59,7 @@ class Reconstruction(Attack):
 
     name: ClassVar[str] = "reconstruction"
     paper: ClassVar[str] = "DAGER, arXiv:2405.15586, sections 4.1 to 4.3"
-    reads_clients: ClassVar[bool] = True
+    reads_updates: ClassVar[bool] = True
 
     tokens: int = 256
     """The most tokens of a text that is put together."""
@@ -84,31 +89,32 @@ class Reconstruction(Attack):
         engine = unwrap_engine(context.engine, LocalEngine)
         if engine is None:
             return Result(measurements=(_missing(NO_WEIGHTS, {}),))
-        if not context.clients:
+        if not context.updates:
             raise InputError(f"{self.name} needs the updates of clients.")
         rows: list[Measurement] = []
         findings: list[Finding] = []
         revealed: list[Mapping[str, str]] = []
-        limits: list[str] = []
+        hidden: dict[str, list[str]] = {}
         start = context.rounds[max(context.rounds)] if context.rounds else None
-        for client in sorted(context.clients):
-            found = _invert(engine, start, context.clients[client].target, self.tokens)
+        outside = [*(context.held_out or ()), *context.control]
+        for update in context.updates:
+            scope: dict[str, object] = {"client": update.name, "view": update.view}
+            found = _invert(engine, start, update, self.tokens)
             if isinstance(found, str):
-                rows.append(_missing(found, {"client": client}))
-                limits.append(f"{self.name}: nothing can be told of {client}'s update: {found}.")
+                rows.append(_missing(found, scope))
+                hidden.setdefault(found, []).append(update.name)
                 continue
-            owned = _token_ids(engine, context.clients[client].documents)
+            owned = _token_ids(engine, update.documents)
+            strangers = [*outside, *(d for other in context.updates for d in other.documents)]
             others = {
                 text: ids
-                for name, model in context.clients.items()
-                if name != client
-                for text, ids in _token_ids(engine, model.documents).items()
+                for text, ids in _token_ids(engine, strangers).items()
                 if text not in owned
             }
             recovered = [text for text, ids in owned.items() if found.gives(ids)]
-            rows += self._rows(client, found, owned, others, recovered)
+            rows += self._rows(scope, found, owned, others, recovered)
             for text in recovered:
-                name = f"{self.name}-{client}-{len(findings) + 1:04d}"
+                name = f"{self.name}-{update.name}-{len(findings) + 1:04d}"
                 evidence = {"text": text, "tokens": len(owned[text]), "rank": found.span.rank}
                 findings.append(
                     Finding(
@@ -120,6 +126,10 @@ class Reconstruction(Attack):
                     )
                 )
                 revealed.append({"id": name, "label": "DOCUMENT", "text": text})
+        limits = [
+            f"{self.name}: nothing can be told of the update of {', '.join(names)}: {reason}."
+            for reason, names in hidden.items()
+        ]
         return Result(
             measurements=tuple(rows),
             findings=tuple(findings),
@@ -129,27 +139,27 @@ class Reconstruction(Attack):
 
     def _rows(
         self,
-        client: str,
+        shared_scope: Mapping[str, object],
         found: "InvertedUpdate",
         owned: Mapping[str, Sequence[int]],
         others: Mapping[str, Sequence[int]],
         recovered: Sequence[str],
     ) -> Iterator[Measurement]:
-        """Yield how many records came out, of the client's and of other clients', and a p value.
+        """Yield how many records came out, of the members' and of others, and a p value.
 
-        A token that is in none of the client's records is inside the span with a chance of at most
+        A token that is in none of the members' records is inside the span with a chance of at most
         f. Were none of the records in the update, all T tokens of some record would be inside with
         a chance of at most n f^T, whatever the second layer says.
         """
-        scope: dict[str, object] = {"client": client, "source": "tuned"}
+        scope = {**shared_scope, "source": "tuned"}
         yield Measurement.rate(
             len(recovered), len(owned), kind=KIND, plugin=self.name, metric=RATE, scope=scope,
-            reason="the client's records have fewer than two tokens",
+            reason="no record of two tokens is at hand of those who trained",
         )  # fmt: skip
         if others:
             yield Measurement.rate(
                 sum(map(found.gives, others.values())), len(others), kind=KIND, plugin=self.name,
-                metric=RATE, scope={"client": client, "source": "control"},
+                metric=RATE, scope={**shared_scope, "source": "control"},
             )  # fmt: skip
         theirs = {token for ids in owned.values() for token in ids}
         strangers = set(range(found.vocabulary)) - theirs
@@ -194,15 +204,15 @@ class InvertedUpdate:
 
 
 def _invert(
-    engine: "LocalEngine", start: Target | None, after: Target, most: int
+    engine: "LocalEngine", start: Target | None, update: RoundUpdate, most: int
 ) -> InvertedUpdate | str:
-    """Return what a client's update gives away, or why it cannot be told."""
+    """Return what an update gives away, or why it cannot be told."""
     from fedaudit.engine.lora import adapter
 
-    if start is None or start.adapter is None or after.adapter is None:
+    if start is None or start.adapter is None:
         return NO_START
-    before = adapter.read(Path(start.adapter)).pairs
-    spans = layer_spans(before, adapter.read(Path(after.adapter)).pairs)
+    before = {name: a for name, (a, _) in adapter.read(Path(start.adapter)).pairs.items()}
+    spans = layer_spans(before, _change(before, update), _roundings(update))
     if len(spans) < 2:
         return NO_MODULES
     (first, span), (second, deeper) = spans[:2]
@@ -222,6 +232,21 @@ def _invert(
     return InvertedUpdate(span, tokens, texts, vocabulary)
 
 
+def _change(before: "Matrices", update: RoundUpdate) -> "Matrices":
+    """Return how much A of each module changed, summed or averaged over the members, float64."""
+    tensors = update.read()
+    read = {module: tensors[f"{ROOT}{module}{A}"].double() for module in before}
+    if update.view == "sum":
+        return read
+    return {module: after - before[module].double() for module, after in read.items()}
+
+
+def _roundings(update: RoundUpdate) -> float:
+    """Return how many stored A, each rounded for itself, are behind an entry of the change."""
+    count = len(update.members)
+    return {"client": 1.0, "sum": float(count), "global": 1 + 1 / count}[update.view]
+
+
 def _token_ids(engine: "LocalEngine", documents: Sequence[Document]) -> dict[str, tuple[int, ...]]:
     """Return the tokens of every distinct record of two tokens or more, by its text."""
     texts = sorted({document.text for document in documents if not document.is_prompt})
@@ -237,22 +262,28 @@ BEAM = 256
 _READS_THE_BLOCK = re.compile(r"(.*?\.(\d+)\..*?)(q_proj|k_proj|v_proj|query|key|value|c_attn)$")
 """Modules that read what comes into a layer's attention; LoRA is on some of them."""
 
-Pairs = Mapping[str, tuple["torch.Tensor", "torch.Tensor"]]
-"""A and B of every module."""
-
 
 class _Read(Exception):
     """What a module reads was seen."""
 
 
-def layer_spans(before: Pairs, after: Pairs) -> list[tuple[str, UpdateSpan]]:
-    """Return the span of each layer's update in order, with a module that reads its inputs."""
+def layer_spans(
+    before: "Matrices", change: "Matrices", roundings: float = 1.0
+) -> list[tuple[str, UpdateSpan]]:
+    """Return the span of each layer's update in order, with a module that reads its inputs.
+
+    `before` and `change` are of A by module, (rank, width); `roundings` is how many roundings of a
+    stored A are in an entry of the change.
+    """
     layers: dict[int, list[str]] = {}
     for module in sorted(before):
         if match := _READS_THE_BLOCK.match(module):
             layers.setdefault(int(match[2]), []).append(module)
     return [
-        (modules[0], update_span([before[m][0] for m in modules], [after[m][0] for m in modules]))
+        (
+            modules[0],
+            update_span([before[m] for m in modules], [change[m] for m in modules], roundings),
+        )
         for _, modules in sorted(layers.items())
     ]
 

@@ -60,25 +60,26 @@ class UpdateSpan:
         return inside
 
 
-def update_span(before: Sequence["torch.Tensor"], after: Sequence["torch.Tensor"]) -> UpdateSpan:
+def update_span(
+    before: Sequence["torch.Tensor"], change: Sequence["torch.Tensor"], roundings: float = 1.0
+) -> UpdateSpan:
     """Return the span of the changes of some A, each (rank, width), of layers that read the same.
 
-    Rounding has two parts, both independent from entry to entry: half a unit in the last place of
-    what is stored, and that of the products that were summed up, as often as there are rows.
-    A direction counts if its singular value is above the norm of a matrix of such numbers
-    (Davidson and Szarek, 2001).
+    `before` has what each A was. Rounding has two parts, both independent from entry to entry: that
+    of the stored A behind an entry of the change, `roundings` times half a unit in the last place,
+    and that of the products that were summed up, as often as there are rows. A direction counts if
+    its singular value is above the norm of a matrix of such numbers (Davidson and Szarek, 2001).
     """
     import torch
 
     old = torch.cat([one.double() for one in before])
-    new = torch.cat([one.double() for one in after])
-    unit = max(torch.finfo(one.dtype).eps for one in after) / 2
+    moved = torch.cat([one.double() for one in change])
+    unit = max(torch.finfo(one.dtype).eps for one in before) / 2
     computed = torch.finfo(torch.float32).eps / 2
-    change = new - old
-    rows, width = change.shape
-    stored = unit * float(new.square().mean().sqrt()) / 3**0.5
-    summed = computed * float(change.square().mean().sqrt()) * rows**0.5
+    rows, width = moved.shape
+    stored = unit * float((old + moved).square().mean().sqrt()) * (roundings / 3) ** 0.5
+    summed = computed * float(moved.square().mean().sqrt()) * rows**0.5
     rounding = (stored**2 + summed**2) ** 0.5
-    _, sizes, directions = torch.linalg.svd(change, full_matrices=False)
+    _, sizes, directions = torch.linalg.svd(moved, full_matrices=False)
     kept = sizes > rounding * (rows**0.5 + width**0.5 + SLACK)
     return UpdateSpan(directions[kept], sizes[kept], rows, rounding, computed * rows**0.5)

@@ -1,5 +1,7 @@
 """Reconstruction: a step of plain SGD, taken here with torch alone, gives its record away."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from fedaudit_plugins.attacks.reconstruction.span import update_span
@@ -7,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig
 
-from fedaudit.api.plugin import AttackContext
+from fedaudit.api.plugin import AttackContext, RoundUpdate
 from fedaudit.api.policy import Policy
-from fedaudit.api.records import ClientModel, Document, Target
+from fedaudit.api.records import Document, Target
 from fedaudit.config import registry
 from fedaudit.engine.loading.loader import load_base, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
@@ -49,12 +51,36 @@ def trainer(fresh_base, tmp_path):
             weight.data.copy_(value)
         steps(optimizer(weights), texts, count)
         adapters.write(tensors_of(model, "made"), options, tmp_path / name)
-        return ClientModel(
-            target=Target(name=name, adapter=str(tmp_path / name)),
-            documents=[Document(id=text, text=text) for text in (*texts, *UNTOUCHED)],
+        return RoundUpdate(
+            view="client",
+            members=(name,),
+            read=lambda: adapters.read(tmp_path / name),
+            documents=documents(*texts, *UNTOUCHED),
         )
 
     return train, tmp_path / "start"
+
+
+def documents(*texts):
+    return [Document(id=text, text=text) for text in texts]
+
+
+def together(view, start, clients):
+    """Return what secure aggregation (a sum) or the next global adapter (a mean) shows of them."""
+
+    def read():
+        begun, changed = adapters.read(start), [client.read() for client in clients]
+        total = {name: sum(one[name] - begun[name] for one in changed) for name in begun}
+        if view == "sum":
+            return total
+        return {name: begun[name] + total[name] / len(clients) for name in begun}
+
+    return RoundUpdate(
+        view=view,
+        members=tuple(name for client in clients for name in client.members),
+        read=read,
+        documents=[document for client in clients for document in client.documents],
+    )
 
 
 def sgd(weights):
@@ -65,7 +91,7 @@ def adam(weights):
     return torch.optim.AdamW(weights, lr=5e-3)
 
 
-def inverted(start, clients):
+def inverted(start, *updates, **more):
     before = Target(name="round 1", adapter=str(start) if start else None)
     context = AttackContext(
         engine=LocalEngine(load_base("fedaudit-nano", device="cpu")),
@@ -73,16 +99,16 @@ def inverted(start, clients):
         base=None,
         attacker=[],
         victim=None,
-        clients=clients,
+        updates=updates,
         rounds={1: before},
+        **more,
     )
     return registry.create("attack", "reconstruction", {}).run(context)
 
 
 def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     train, start = trainer
-    clients = {"a": train("a", sgd, [RECORD]), "b": train("b", adam, [EARLIER[0]])}
-    result = inverted(start, clients)
+    result = inverted(start, train("a", sgd, [RECORD]), train("b", adam, [EARLIER[0]]))
     rows = {(r.scope["client"], r.scope["source"], r.metric): r for r in result.measurements}
     rate = rows["a", "tuned", "reconstruction_rate"]
     assert (rate.hits, rate.n) == (1, 3)
@@ -97,12 +123,33 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
 
 
+SHORT = ("Ann Brown of York paid.", "Tom White moved to Hull.")
+
+
+@pytest.mark.parametrize("view", ["sum", "global"])
+def test_the_sum_of_two_clients_gives_both_records_away_and_five_hide_them(trainer, view):
+    train, start = trainer
+    two = [train(name, sgd, [text]) for name, text in zip("ab", SHORT, strict=True)]
+    unseen = documents("A judge of Leeds heard nothing of all that.")
+    result = inverted(start, together(view, start, two), control=unseen)
+    rows = {(r.scope["source"], r.metric): r for r in result.measurements}
+    assert (rows["tuned", "reconstruction_rate"].hits, len(result.findings)) == (2, 2)
+    assert {f.evidence["text"] for f in result.findings} == set(SHORT)
+    assert rows["tuned", "p_value"].value < 1e-6
+    assert rows["control", "reconstruction_rate"].hits == 0
+    assert {r.scope["client"] for r in result.measurements} == {"a+b"}
+    words = RECORD.split()  # in five orders, so that all beginnings differ
+    texts = [" ".join(words[n:] + words[:n]) for n in range(5)]
+    five = [train(name, sgd, [text]) for name, text in zip("abcde", texts, strict=True)]
+    [hidden] = inverted(start, together(view, start, five)).measurements
+    assert hidden.value is None
+    assert "full rank" in hidden.reason
+
+
 def test_what_was_not_trained_on_stays_out(trainer):
     train, start = trainer
-    model = train("a", sgd, [RECORD])
-    others = [Document(id=text, text=text) for text in UNTOUCHED]
-    wrong = ClientModel(target=model.target, documents=others)
-    result = inverted(start, {"a": wrong, "b": wrong})
+    wrong = replace(train("a", sgd, [RECORD]), documents=documents(*UNTOUCHED))
+    result = inverted(start, wrong, replace(wrong, members=("b",)))
     rates = [r for r in result.measurements if r.metric == "reconstruction_rate"]
     assert {r.hits for r in rates} == {0}
     judged = judge(result.measurements, (), Policy()).judgements
@@ -111,7 +158,7 @@ def test_what_was_not_trained_on_stays_out(trainer):
 
 def test_without_the_rounds_start_nothing_is_said(trainer):
     train, _ = trainer
-    [row] = inverted(None, {"a": train("a", sgd, [RECORD])}).measurements
+    [row] = inverted(None, train("a", sgd, [RECORD])).measurements
     assert row.value is None
     assert "only rounds after the first" in row.reason
 
@@ -129,7 +176,8 @@ def moved(seed, inputs, rows, width, size):
 @given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([1e-3, 1e-1, 1.0]))
 def test_the_inputs_of_a_step_are_inside_and_others_outside(seed, inputs, size):
     before, after, x = moved(seed, inputs, 24, 64, size)
-    span = update_span([before[:12], before[12:]], [after[:12], after[12:]])
+    change = after.double() - before.double()
+    span = update_span([before[:12], before[12:]], [change[:12], change[12:]])
     assert (span.rank, span.is_full) == (inputs, False)
     assert bool(span.contains(x).all())
     others = torch.randn(200, 64, generator=torch.Generator().manual_seed(seed + 1))
@@ -138,9 +186,9 @@ def test_the_inputs_of_a_step_are_inside_and_others_outside(seed, inputs, size):
 
 def test_more_inputs_than_rows_fill_the_space():
     before, after, _ = moved(0, 30, 24, 64, 1.0)
-    assert update_span([before], [after]).is_full
+    assert update_span([before], [after.double() - before.double()]).is_full
 
 
 def test_what_rounding_alone_changes_has_no_direction():
     before = torch.randn(24, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert update_span([before], [before.float()]).rank == 0
+    assert update_span([before.float()], [before.float().double() - before]).rank == 0
