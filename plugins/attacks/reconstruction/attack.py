@@ -94,15 +94,14 @@ class Reconstruction(Attack):
         rows: list[Measurement] = []
         findings: list[Finding] = []
         revealed: list[Mapping[str, str]] = []
-        hidden: dict[str, list[str]] = {}
+        hidden: dict[str, list[RoundUpdate]] = {}
         start = context.rounds[max(context.rounds)] if context.rounds else None
         outside = [*(context.held_out or ()), *context.control]
         for update in context.updates:
             scope: dict[str, object] = {"client": update.name, "view": update.view}
             found = _invert(engine, start, update, self.tokens)
             if isinstance(found, str):
-                rows.append(_missing(found, scope))
-                hidden.setdefault(found, []).append(update.name)
+                hidden.setdefault(found, []).append(update)
                 continue
             owned = _token_ids(engine, update.documents)
             strangers = [*outside, *(d for other in context.updates for d in other.documents)]
@@ -126,10 +125,13 @@ class Reconstruction(Attack):
                     )
                 )
                 revealed.append({"id": name, "label": "DOCUMENT", "text": text})
-        limits = [
-            f"{self.name}: nothing can be told of the update of {', '.join(names)}: {reason}."
-            for reason, names in hidden.items()
-        ]
+        limits = []
+        for reason, updates in hidden.items():
+            names = _names(updates)
+            rows += [_missing(reason, {"client": name, "view": updates[0].view}) for name in names]
+            limits.append(
+                f"{self.name}: nothing can be told of the update of {', '.join(names)}: {reason}."
+            )
         return Result(
             measurements=tuple(rows),
             findings=tuple(findings),
@@ -170,6 +172,13 @@ class Reconstruction(Attack):
             kind=KIND, plugin=self.name, metric="p_value", value=max(p, 1e-300), n=len(owned),
             scope=scope,
         )  # fmt: skip
+
+
+def _names(updates: Sequence[RoundUpdate]) -> list[str]:
+    """Return the names of updates; several sums are one name, since there may be hundreds."""
+    if updates[0].view == "sum" and len(updates) > 1:
+        return [f"{len(updates)} sums of clients"]
+    return [update.name for update in updates]
 
 
 def _missing(reason: str, scope: Mapping[str, object]) -> Measurement:

@@ -123,27 +123,31 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
 
 
-SHORT = ("Ann Brown of York paid.", "Tom White moved to Hull.")
+SHORT = (*EARLIER, *UNTOUCHED, "Ann Brown of York paid.")
 
 
 @pytest.mark.parametrize("view", ["sum", "global"])
-def test_the_sum_of_two_clients_gives_both_records_away_and_five_hide_them(trainer, view):
+def test_a_sum_gives_five_short_records_away_and_hides_five_long_ones(trainer, view):
     train, start = trainer
-    two = [train(name, sgd, [text]) for name, text in zip("ab", SHORT, strict=True)]
+    short = [train(name, sgd, [text]) for name, text in zip("abcde", SHORT, strict=True)]
     unseen = documents("A judge of Leeds heard nothing of all that.")
-    result = inverted(start, together(view, start, two), control=unseen)
+    result = inverted(start, together(view, start, short), control=unseen)
     rows = {(r.scope["source"], r.metric): r for r in result.measurements}
-    assert (rows["tuned", "reconstruction_rate"].hits, len(result.findings)) == (2, 2)
+    assert (rows["tuned", "reconstruction_rate"].hits, len(result.findings)) == (5, 5)
     assert {f.evidence["text"] for f in result.findings} == set(SHORT)
     assert rows["tuned", "p_value"].value < 1e-6
     assert rows["control", "reconstruction_rate"].hits == 0
-    assert {r.scope["client"] for r in result.measurements} == {"a+b"}
+    assert {r.scope["client"] for r in result.measurements} == {"a+b+c+d+e"}
     words = RECORD.split()  # in five orders, so that all beginnings differ
     texts = [" ".join(words[n:] + words[:n]) for n in range(5)]
-    five = [train(name, sgd, [text]) for name, text in zip("abcde", texts, strict=True)]
-    [hidden] = inverted(start, together(view, start, five)).measurements
+    long = [train(name, sgd, [text]) for name, text in zip("abcde", texts, strict=True)]
+    all_five = together(view, start, long)
+    [hidden] = inverted(start, all_five).measurements
     assert hidden.value is None
     assert "full rank" in hidden.reason
+    many = inverted(start, all_five, replace(all_five, members=("f", "g")))
+    names = {row.scope["client"] for row in many.measurements}
+    assert names == ({"2 sums of clients"} if view == "sum" else {"a+b+c+d+e", "f+g"})
 
 
 def test_what_was_not_trained_on_stays_out(trainer):
