@@ -67,7 +67,7 @@ def contamination_by_group(
         (members * np.square(held)).sum(axis=2), unmixed.leak_variances(members * held)
     )
     in_proportion = amounts.sum(axis=2)
-    variances = np.where(in_proportion > at_once, chance, 1.0)
+    variances = np.where(in_proportion > at_once + CLOSE, chance, 1.0)
     return GroupContamination(
         marked=marked,
         shares=round_shares.shares,
@@ -93,5 +93,6 @@ def _answers(
     by_itself = unmixed.scores[rows, strongest]
     variances = np.ones(groups.shape)
     variances[:, groups.any(axis=0)] = unmixed.score_variances
-    of_itself = np.where(by_itself > shown, np.maximum(variances[rows, strongest], 1.0), 1.0)
+    higher = by_itself > shown + CLOSE
+    of_itself = np.where(higher, np.maximum(variances[rows, strongest], 1.0), 1.0)
     return np.maximum(shown, by_itself)[:, None], of_itself[:, None]

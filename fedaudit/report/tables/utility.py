@@ -77,7 +77,10 @@ def _merge_lines(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         same = (variant, *(text for name, text in line.items() if name != "variant"))
         groups.setdefault(same, []).append(line)
     return [
-        {**group[0], "variant": f"{group[0]['variant']} and {len(group) - 1} more"}
+        {
+            **group[0],
+            "variant": f"{min(line['variant'] for line in group)} and {len(group) - 1} more",
+        }
         if len(group) > 1
         else group[0]
         for group in groups.values()
