@@ -107,8 +107,8 @@ class MemberWatch:
     def test(self, engine: Engine, tuned: Target, base: Target, name: str) -> str:
         """Test a model, add its rows to the report, and return what they say.
 
-        `name` is that of the base, which is the same in all tests. A model that says what its base
-        says, as before the first round, is no test. Raises LimitPassed if more than the limit was
+        `name` is that of the base, which is the same in all tests. A model that equals its base
+        before the first test is not counted. Raises LimitPassed if more than the limit was
         surely learnt.
         """
         started = datetime.now(UTC)
@@ -116,9 +116,9 @@ class MemberWatch:
             known = self._scorer.base if self._scorer else None
             self._scorer = RoundScorer(engine, self.records, known)
         scores = self._scorer.score(tuned, base)
-        if scores.own and not any((*scores.own, *scores.held_out)):
-            return "The model says what its base says: nothing to test yet."
         rows = self._earlier()
+        if not rows and scores.own and not any((*scores.own, *scores.held_out)):
+            return "The model still equals its base: nothing to test yet."
         number = 1 + max((int(str(row.scope["test"])) for row in rows), default=0)
         limit = self._settings.limit
         rows += round_rows(scores, self.records, number=number, test=number, limit=limit)
@@ -195,10 +195,15 @@ class LiveModel(EngineWrapper):
 
     @contextmanager
     def _mode(self, target: Target) -> Iterator[None]:
-        training = self._model.training
+        # Leaving `disable_adapter` makes all weights of the adapter trainable, frozen ones too.
+        trainable = [(weight, weight.requires_grad) for weight in self._model.parameters()]
+        modes = [(module, module.training) for module in self._model.modules()]
         self._model.eval()
         try:
             with nullcontext() if target.adapter else self._model.disable_adapter():
                 yield
         finally:
-            self._model.train(training)
+            for weight, wanted in trainable:
+                weight.requires_grad_(wanted)
+            for module, training in modes:
+                module.training = training

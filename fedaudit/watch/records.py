@@ -8,6 +8,7 @@ from fedaudit.api.records import Document
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
+from fedaudit.pii.normalized_search import fold
 
 Unit = tuple[Document, ...]
 """The records of a group (a person, a case), or one record that has no group."""
@@ -48,18 +49,21 @@ def watched_records(
     references: int,
     seed: int = 0,
 ) -> WatchedRecords:
-    """Return what is compared: every text once, and no text that is on both sides or a canary's.
+    """Return what is compared: every text once, held-out ones only of texts and groups not in own.
 
     Sets that can be told apart by their texts alone are not comparable (Das et al. 2024,
     arXiv:2406.16201), and `refusal` says so. Raises InputError if a side is empty, and for
     canaries with fewer secrets left than references.
     """
     sentences = {heading + canary.sentence for canary in canaries.planted} if canaries else set()
-    outside = {d.text: d for d in held_out if not d.is_prompt}
-    inside = {
+    inside = {d.text: d for d in own if not d.is_prompt and d.text not in sentences}
+    # What was trained on is no control: a text on both sides, and other records of its group.
+    trained = {fold(text) for text in inside}
+    groups = {d.group for d in inside.values()} - {""}
+    outside = {
         d.text: d
-        for d in own
-        if not d.is_prompt and d.text not in outside and d.text not in sentences
+        for d in held_out
+        if not d.is_prompt and fold(d.text) not in trained and d.group not in groups
     }
     if not inside or not outside:
         raise InputError(
@@ -97,5 +101,5 @@ def _refusal(own: Sequence[Document], held_out: Sequence[Document], seed: int) -
         return ""
     return (
         f"the texts alone, without any model, tell own records from held-out ones (by {difference})"
-        ": set records aside at random, from the same"
+        ": set records aside at random from the same source"
     )

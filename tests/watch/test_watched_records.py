@@ -31,8 +31,8 @@ def texts(units):
 def test_every_text_once_and_none_on_both_sides_or_of_a_canary():
     own = documents("a b", "a b", "both", "Call 071.", "Call 072.")
     found = watched_records(own, documents("c d", "both", "c d"), canaries("071"), references=5)
-    assert texts(found.own) == [["Call 072."], ["a b"]]
-    assert texts(found.held_out) == [["both"], ["c d"]]
+    assert texts(found.own) == [["Call 072."], ["a b"], ["both"]]
+    assert texts(found.held_out) == [["c d"]]
     assert found.unit == "record"
 
 

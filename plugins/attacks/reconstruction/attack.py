@@ -221,7 +221,10 @@ def _invert(
     if start is None or start.adapter is None:
         return NO_START
     before = {name: a for name, (a, _) in adapter.read(Path(start.adapter)).pairs.items()}
-    spans = layer_spans(before, _change(before, update), _roundings(update))
+    change = _change(before, update)
+    if isinstance(change, str):
+        return change
+    spans = layer_spans(before, change, _roundings(update))
     if len(spans) < 2:
         return NO_MODULES
     (first, span), (second, deeper) = spans[:2]
@@ -241,10 +244,21 @@ def _invert(
     return InvertedUpdate(span, tokens, texts, vocabulary)
 
 
-def _change(before: "Matrices", update: RoundUpdate) -> "Matrices":
-    """Return how much A of each module changed, summed or averaged over the members, float64."""
+def _change(before: "Matrices", update: RoundUpdate) -> "Matrices | str":
+    """Return how much A of each module changed, summed or averaged over the members, float64.
+
+    Where the tensors are not an update of `before`, the reason is returned.
+    """
     tensors = update.read()
-    read = {module: tensors[f"{ROOT}{module}{A}"].double() for module in before}
+    names = {module: f"{ROOT}{module}{A}" for module in before}
+    if any(
+        name not in tensors or tensors[name].shape != before[module].shape
+        for module, name in names.items()
+    ):
+        return "its tensors are not those of the global adapter"
+    read = {module: tensors[name].double() for module, name in names.items()}
+    if not all(bool(one.isfinite().all()) for one in read.values()):
+        return "it has NaN or infinite values"
     if update.view == "sum":
         return read
     return {module: after - before[module].double() for module, after in read.items()}

@@ -82,4 +82,6 @@ def update_span(
     rounding = (stored**2 + summed**2) ** 0.5
     _, sizes, directions = torch.linalg.svd(moved, full_matrices=False)
     kept = sizes > rounding * (rows**0.5 + width**0.5 + SLACK)
-    return UpdateSpan(directions[kept], sizes[kept], rows, rounding, computed * rows**0.5)
+    # A module that did not change has no room for directions.
+    moving = int((moved.norm(dim=1) > 0).sum())
+    return UpdateSpan(directions[kept], sizes[kept], moving, rounding, computed * rows**0.5)

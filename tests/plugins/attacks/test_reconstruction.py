@@ -160,6 +160,27 @@ def test_what_was_not_trained_on_stays_out(trainer):
     assert {j.status for j in judged if j.rule == "reconstruction"} == {"inconclusive"}
 
 
+def test_an_update_that_is_none_of_this_adapter_is_said_to_be_that(trainer):
+    train, start = trainer
+    good = train("a", sgd, [RECORD])
+    tensors = good.read()
+    broken = {
+        "are not those of the global adapter": dict(list(tensors.items())[:2]),
+        "NaN or infinite": {name: tensor * float("nan") for name, tensor in tensors.items()},
+    }
+    for reason, made in broken.items():
+        update = replace(good, read=lambda made=made: made)
+        [row] = inverted(start, update).measurements
+        assert row.value is None
+        assert reason in row.reason
+
+
+def test_a_module_that_did_not_change_makes_no_room():
+    before, after, _ = moved(0, 30, 24, 64, 1.0)
+    change = after.double() - before.double()
+    assert update_span([before, before], [change, torch.zeros_like(change)]).is_full
+
+
 def test_without_the_rounds_start_nothing_is_said(trainer):
     train, _ = trainer
     [row] = inverted(None, train("a", sgd, [RECORD])).measurements
