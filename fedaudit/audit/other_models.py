@@ -42,13 +42,7 @@ def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Cli
     readers = attacks_with("reads_clients", among=request.attacks)
     if not readers:
         return {}
-    federation, number = audited.federation, audited.round
-    if federation is None or number is None:
-        raise UsageError(
-            f"{', '.join(readers)} asks the clients' own models: give a federation's folder as "
-            "--target, or one of its rounds with --round."
-        )
-    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    federation, of_round = _audited_round(readers, "asks the clients' own models", audited)
     record_paths = _record_paths(request, federation)
     client_files = {
         client: ClientFiles(adapter=federation.path / folder, records=record_paths[client])
@@ -57,11 +51,26 @@ def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Cli
     }
     if len(client_files) < 2:
         raise InputError(
-            f"{', '.join(readers)} tells clients apart: round {number} of {federation.path} has "
-            f"{len(of_round.clients)} clients' models, and the records of {len(client_files)} of "
-            "them are at hand; with --member, name files that are called as the clients are."
+            f"{', '.join(readers)} tells clients apart: round {of_round.round} of "
+            f"{federation.path} has {len(of_round.clients)} clients' models, and the "
+            f"records of {len(client_files)} of them are at hand; with --member, give files "
+            "named after the clients."
         )
     return client_files
+
+
+def _audited_round(
+    readers: Sequence[str], what: str, audited: AuditTarget
+) -> tuple[Federation, "Round"]:
+    """Return the federation and its audited round; UsageError, with what attacks do, without."""
+    federation, number = audited.federation, audited.round
+    if federation is None or number is None:
+        raise UsageError(
+            f"{', '.join(readers)} {what}: give a federation's folder as --target, or one of its "
+            "rounds with --round."
+        )
+    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    return federation, of_round
 
 
 def _record_paths(request: "AuditRequest", federation: Federation) -> dict[str, Path]:
@@ -114,13 +123,7 @@ def find_updates(request: "AuditRequest", audited: AuditTarget) -> list[UpdateFi
     readers = attacks_with("reads_updates", among=request.attacks)
     if not readers:
         return []
-    federation, number = audited.federation, audited.round
-    if federation is None or number is None:
-        raise UsageError(
-            f"{', '.join(readers)} inverts what clients make of a round: give a federation's "
-            "folder as --target, or one of its rounds with --round."
-        )
-    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
+    federation, of_round = _audited_round(readers, "inverts what clients make of a round", audited)
     known = _record_paths(request, federation)
 
     def files(

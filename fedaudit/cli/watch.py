@@ -97,7 +97,7 @@ def _next_round(path: Path, tested: int, *, quiet: bool) -> "Federation":
         if is_federation(path):
             federation = open_federation(path)
             last = federation.manifest.rounds[-1].round
-            if last > tested or (last and federation.manifest.status == "complete"):
+            if last > tested or federation.manifest.status == "complete":
                 return federation
         if not waiting:
             print_note(f"Waiting for round {tested + 1} of {path}.", quiet=quiet)

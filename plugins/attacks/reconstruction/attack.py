@@ -96,20 +96,17 @@ class Reconstruction(Attack):
         revealed: list[Mapping[str, str]] = []
         hidden: dict[str, list[RoundUpdate]] = {}
         start = context.rounds[max(context.rounds)] if context.rounds else None
-        outside = [*(context.held_out or ()), *context.control]
+        known = [d for update in context.updates for d in update.documents]
+        ids_of = _token_ids(engine, [*known, *(context.held_out or ()), *context.control])
         for update in context.updates:
             scope: dict[str, object] = {"client": update.name, "view": update.view}
             found = _invert(engine, start, update, self.tokens)
             if isinstance(found, str):
                 hidden.setdefault(found, []).append(update)
                 continue
-            owned = _token_ids(engine, update.documents)
-            strangers = [*outside, *(d for other in context.updates for d in other.documents)]
-            others = {
-                text: ids
-                for text, ids in _token_ids(engine, strangers).items()
-                if text not in owned
-            }
+            texts = {document.text for document in update.documents}
+            owned = {text: ids for text, ids in ids_of.items() if text in texts}
+            others = {text: ids for text, ids in ids_of.items() if text not in texts}
             recovered = [text for text, ids in owned.items() if found.gives(ids)]
             rows += self._rows(scope, found, owned, others, recovered)
             for text in recovered:
@@ -328,19 +325,20 @@ def _seen(model: "torch.nn.Module", module: str) -> "Iterator[list[torch.Tensor]
 
 def module_inputs(
     model: "torch.nn.Module", module: str, sequences: Sequence[Sequence[int]]
-) -> "torch.Tensor":
-    """Return what a module reads at the last place of sequences of one length, (n, width)."""
+) -> "Iterator[torch.Tensor]":
+    """Yield what a module reads at the last place of sequences of one length, (rows, width).
+
+    A batch at a time: the inputs of a whole vocabulary may be larger than the model.
+    """
     import torch
 
     device = next(model.parameters()).device
-    rows = []
     with _seen(model, module) as inputs, torch.no_grad():
         for start in range(0, len(sequences), ROWS):
             try:
                 model(input_ids=torch.tensor(sequences[start : start + ROWS], device=device))
             except _Read:
-                rows.append(inputs.pop()[:, -1].double().cpu())
-    return torch.cat(rows)
+                yield inputs.pop()[:, -1].double().cpu()
 
 
 def vocabulary_size(model: "PreTrainedModel") -> int:
@@ -354,8 +352,13 @@ def find_tokens(model: "PreTrainedModel", module: str, span: UpdateSpan) -> list
     With rotary positions a place changes nothing before the attention.
     """
     vocabulary = [[token] for token in range(vocabulary_size(model))]
-    inside = span.contains(module_inputs(model, module, vocabulary))
-    return [int(token) for token in inside.nonzero().flatten()]
+    inside = _contained(span, module_inputs(model, module, vocabulary))
+    return [token for token, fits in enumerate(inside) if fits]
+
+
+def _contained(span: UpdateSpan, batches: "Iterator[torch.Tensor]") -> list[bool]:
+    """Tell for each row of each batch whether it lies in the span."""
+    return [fits for batch in batches for fits in span.contains(batch).tolist()]
 
 
 def find_texts(
@@ -376,8 +379,8 @@ def find_texts(
         grown = [(*text, token) for text in alive for token in tokens]
         if not grown:
             break
-        inside = span.contains(module_inputs(model, module, grown))
-        kept = [text for text, fits in zip(grown, inside.tolist(), strict=True) if fits]
+        inside = _contained(span, module_inputs(model, module, grown))
+        kept = [text for text, fits in zip(grown, inside, strict=True) if fits]
         begun = {text[:-1] for text in kept}
         ended += [text for text in alive if text and text not in begun]
         alive = kept
