@@ -12,6 +12,7 @@ from attributed_report import innocent, power
 from attributed_report import report as attributed
 from example_report import coverage, example
 from gated_report import inferred, recalled
+from hypothesis import example as case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memorized_report import document as memorized
@@ -193,7 +194,15 @@ def test_what_cannot_be_judged_is_said_and_shown(monkeypatch):
     assert "Verdict: fail (not checked)" in shown(found)
 
 
+UNSTATED = {"kind": "watch", "plugin": "a", "metric": "learnt", "n": 5}
+
+
 @settings(max_examples=60, deadline=None)
+@case([Measurement(value=None, reason="not tried", **UNSTATED)], "pass")
+@case(
+    [Measurement(value=0.0, low=0.0, high=0.0, scope={"fpr": 0.01, "limit": "x"}, **UNSTATED)],
+    "pass",
+)
 @given(st.lists(measurements(), max_size=4), st.sampled_from(["pass", "fail", "inconclusive"]))
 def test_nobody_can_state_another_status_unseen(rows, status):
     found = read(example(measurements=rows, findings=()))

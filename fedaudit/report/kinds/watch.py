@@ -10,6 +10,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent, number, percent
 from fedaudit.report.query import missing_reasons
 from fedaudit.report.tables.table import NONE, build_table
+from fedaudit.system.numbers import is_finite_number
 
 JUDGED_FPR = 0.01
 """The share of others that may stand as high in what a pass is about."""
@@ -28,7 +29,7 @@ class Watch(Kind):
     compared = frozenset({"learnt"})
     answers: ClassVar = {
         "fail": "Stop now: the global models have learnt more of your records than your limit"
-        " allows, and whoever has them can tell.",
+        " allows, and everyone who has them can tell.",
         "pass": "So far, the global models show no more of your records than your limit allows, to"
         " this test. Other attacks may see more, and later rounds may learn more.",
         "inconclusive": "It is neither shown that the global models have learnt more of your"
@@ -56,8 +57,11 @@ class Watch(Kind):
         * pass          otherwise
         """
         learnt = [row for row in rows if row.metric == "learnt"]
-        units = list(dict.fromkeys(str(row.scope.get("unit")) for row in learnt))
-        return [_judge(unit, [r for r in learnt if r.scope.get("unit") == unit]) for unit in units]
+        units = list(dict.fromkeys(row.scope.get("unit") for row in learnt))
+        return [
+            _judge(str(unit), [row for row in learnt if row.scope.get("unit") == unit])
+            for unit in units
+        ]
 
     def shows(self, row: Row) -> bool:
         """Tell whether the table shows a row."""
@@ -117,7 +121,17 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
     missing = next((row for row in rows if row.value is None), None)
     if missing is not None:
         return Judgement("inconclusive", f"watch: {missing.reason}.", "watch", missing)
-    allowed = float(str(rows[0].scope.get("limit")))
+    judged = [row for row in rows if row.scope.get("fpr") == JUDGED_FPR]
+    stated = [rows[0].scope.get("limit"), *(row.scope.get("others") for row in judged)]
+    if not judged or not all(map(is_finite_number, stated)):
+        return Judgement(
+            "inconclusive",
+            "watch: the rows do not state the limit, or how many others were compared with at one"
+            " false alarm in a hundred.",
+            "watch",
+            rows[0],
+        )
+    allowed = float(str(rows[0].scope["limit"]))
     limit = f"no more than {as_percent(allowed)} learnt"
     most = max(rows, key=lambda row: row.low or 0.0)
     n = most.n or 0
@@ -128,9 +142,8 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
             f" {as_percent(allowed)}: stop now."
         )
         return Judgement("fail", reason, "watch", most, limit)
-    judged = [row for row in rows if row.scope.get("fpr") == JUDGED_FPR]
     widest = max(judged, key=lambda row: row.high or 0.0)
-    if (others := int(str(widest.scope.get("others")))) < MIN_OTHERS:
+    if (others := int(float(str(widest.scope["others"])))) < MIN_OTHERS:
         reason = (
             f"watch: {others:,} others are too few to rule a leak out; {MIN_OTHERS} are needed. At"
             f" least {_share(most.low, n)} of {_counted(n, unit)} were learnt."
