@@ -25,6 +25,7 @@ from fedaudit.engine.remote.options import ServedModel
 from fedaudit.federation.folder import unchecked_caveats
 
 if TYPE_CHECKING:
+    from fedaudit.engine.factory import AnyEngine
     from fedaudit.engine.remote.connection import RemoteConnection
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
@@ -173,13 +174,17 @@ class AuditPipeline(ABC, Generic[InputsT]):
         revealed = tuple(leak for result in results for leak in result.revealed)
         return Audit(report=report, revealed=revealed, audited=audited)
 
+    def load_engine(self) -> "tuple[AnyEngine, str]":
+        """Return the engine for the audited model, and the fingerprint of its base."""
+        return access.load_engine(self.audited, self.form, self.request, self.kept)
+
     def _ask(self) -> "MeasuredModel":
         """Ask the model all questions, in this process or behind a server."""
         served = self.audited.served
         if served is None:
             if note := factory.startup_note(self.request.engine):
                 self.tell(note)
-            engine, sha256 = access.load_engine(self.audited, self.form, self.request, self.kept)
+            engine, sha256 = self.load_engine()
             measured = self.measure(engine)
             caveats = tuple(factory.finish(engine))
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.engine import Engine
+from fedaudit.api.engine import Engine, LogProbabilities
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Measurement, Target
@@ -16,11 +16,27 @@ from fedaudit.audit.request import WatchRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import canary_file
+from fedaudit.engine import factory
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import existing_path
 from fedaudit.watch.records import WatchedRecords, watched_records
 from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, round_rows
+
+if TYPE_CHECKING:
+    from fedaudit.engine.factory import AnyEngine
+
+
+@dataclass(kw_only=True)
+class WatchMemory:
+    """What the reports on one federation's rounds share: nothing of it is read or asked twice."""
+
+    watched: WatchedRecords | None = None
+    loaded: "tuple[AnyEngine, str] | None" = None
+    base: LogProbabilities | None = None
+    """The base's scores of the records."""
+    scores: dict[str, RoundScores] = field(default_factory=dict)
+    """The scores of models, by the SHA-256 of the adapter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +51,17 @@ class WatchInputs(Inputs[WatchRequest]):
     round_sha256: Mapping[int, str]
     canaries_sha256: str
     """The SHA-256 of the file of canaries; empty without one."""
-    known: dict[str, RoundScores] = field(default_factory=dict)
-    """The scores of models that were tested before, by the SHA-256 of the adapter."""
+    memory: WatchMemory
+    """What earlier reports on these rounds have read and asked."""
 
 
-def resolve(request: WatchRequest, reader: InputReader) -> WatchInputs:
+def resolve(
+    request: WatchRequest, reader: InputReader, memory: WatchMemory | None = None
+) -> WatchInputs:
     """Return the inputs, after every check that needs no model.
 
-    The federation may still be running: the rounds so far are tested. Raises InputError for a
+    The federation may still be running: the rounds so far are tested. With `memory` its records
+    are not read again, and what was asked before is kept in it. Raises InputError for a
     folder that is no federation or has no round yet, and without held-out records.
     """
     path = existing_path(Path(request.target or ""), "folder")
@@ -62,7 +81,8 @@ def resolve(request: WatchRequest, reader: InputReader) -> WatchInputs:
             "and gave to no training."
         )
     canaries = canary_file.read(request.canaries, reader.read) if request.canaries else None
-    watched = watched_records(
+    memory = memory or WatchMemory()
+    memory.watched = memory.watched or watched_records(
         own.documents,
         held_out.documents,
         canaries,
@@ -84,7 +104,8 @@ def resolve(request: WatchRequest, reader: InputReader) -> WatchInputs:
         **common_inputs(request, audited, reader, facts),
         own=own,
         held_out=held_out,
-        watched=watched,
+        watched=memory.watched,
+        memory=memory,
         rounds=earlier,
         canaries_sha256=canaries_sha256,
         round_sha256={n: adapters.fingerprint(p, reader.sha256) for n, p in earlier.items()},
@@ -108,29 +129,38 @@ class WatchPipeline(AuditPipeline[WatchInputs]):
             files.append(InputFile(path=path, documents=sentences, sha256=digest))
         return files
 
+    def load_engine(self) -> "tuple[AnyEngine, str]":
+        """Return the engine, loaded once for all reports unless its server ends with each."""
+        memory = self.inputs.memory
+        loaded = memory.loaded or super().load_engine()
+        if factory.stays_ready(self.request.engine):
+            memory.loaded = loaded
+        return loaded
+
     def measure(self, engine: Engine) -> AuditResults:
         """Score own and held-out records and canaries under every round's model."""
-        inputs, base = self.inputs, Target(name="base")
+        inputs, memory, base = self.inputs, self.inputs.memory, Target(name="base")
         changed = preflight.measure_effect(
             engine, self.audited.tuned, base, inputs.watched.documents
         )
         scorer = RoundScorer(
-            CachingEngine(engine, self.kept) if self.kept else engine, inputs.watched
+            CachingEngine(engine, self.kept) if self.kept else engine, inputs.watched, memory.base
         )
         rows: list[Measurement] = []
         for test, (number, adapter) in enumerate(inputs.rounds.items(), 1):
             digest = inputs.round_sha256[number]
-            if digest not in inputs.known:
+            if digest not in memory.scores:
                 target = Target(name=f"round {number}", adapter=str(adapter))
                 watch = self.watch(f"testing round {number}")
-                inputs.known[digest] = scorer.score(target, base, watch)
+                memory.scores[digest] = scorer.score(target, base, watch)
             rows += round_rows(
-                inputs.known[digest],
+                memory.scores[digest],
                 inputs.watched,
                 number=number,
                 test=test,
                 limit=self.request.limit,
             )
+        memory.base = scorer.base
         self.finish_asking()
         return AuditResults(
             results=[Result(measurements=tuple(rows))],

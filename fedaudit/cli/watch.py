@@ -12,8 +12,8 @@ from fedaudit.cli.audit_runner import make_request, run_audit, watching
 from fedaudit.cli.options import Output, takes_options
 
 if TYPE_CHECKING:
+    from fedaudit.audit.input_files import InputReader
     from fedaudit.federation.folder import Federation
-    from fedaudit.watch.rounds import RoundScores
 
 PAUSE = 5
 """The number of seconds between two looks at the folder."""
@@ -56,17 +56,17 @@ def _follow(request: WatchRequest, output: Output) -> int:
     from fedaudit.api.errors import UsageError
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.session import AuditSession
-    from fedaudit.audit.watch import resolve
+    from fedaudit.audit.watch import WatchMemory, resolve
     from fedaudit.cli.console import print_note, print_report, verdict_code
 
     if request.round is not None or output.resume:
         raise UsageError("--follow goes with neither --round nor --resume.")
-    known: dict[str, RoundScores] = {}
+    reader, memory = InputReader(), WatchMemory()
     path, tested = Path(request.target or ""), 0
     while True:
-        federation = _next_round(path, tested, quiet=output.quiet)
+        federation = _next_round(path, tested, reader, quiet=output.quiet)
         tested = federation.manifest.rounds[-1].round
-        inputs = replace(resolve(replace(request, round=tested), InputReader()), known=known)
+        inputs = resolve(replace(request, round=tested), reader, memory)
         session = AuditSession(
             inputs.request,
             output.out and output.out / f"round-{tested:03d}",
@@ -87,15 +87,15 @@ def _follow(request: WatchRequest, output: Output) -> int:
         )
 
 
-def _next_round(path: Path, tested: int, *, quiet: bool) -> "Federation":
+def _next_round(path: Path, tested: int, reader: "InputReader", *, quiet: bool) -> "Federation":
     """Wait until a federation has a round after `tested`, or is complete; return it."""
     from fedaudit.cli.console import print_note
-    from fedaudit.federation.folder import is_federation, open_federation
+    from fedaudit.federation.folder import is_federation
 
     waiting = False
     while True:
         if is_federation(path):
-            federation = open_federation(path)
+            federation = reader.reopen(path)
             last = federation.manifest.rounds[-1].round
             if last > tested or federation.manifest.status == "complete":
                 return federation

@@ -46,6 +46,11 @@ def engine_kind(name: str) -> str:
     return "fedaudit's engine" if vllm_options.tensor_parallel_size(name) is None else "vLLM"
 
 
+def stays_ready(name: str) -> bool:
+    """Tell whether an engine answers more questions after `finish`."""
+    return vllm_options.tensor_parallel_size(name) is None
+
+
 def startup_note(name: str) -> str:
     """Return what to tell the user before an engine starts; empty if it starts quickly."""
     if vllm_options.tensor_parallel_size(name) is None:

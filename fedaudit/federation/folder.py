@@ -222,3 +222,8 @@ class FederationReader(FileReader):
         if path not in self._federations:
             self._federations[path] = open_federation(path, self)
         return self._federations[path]
+
+    def reopen(self, path: Path) -> Federation:
+        """Return a federation as it is now; its files are read again where they have changed."""
+        self._federations.pop(path, None)
+        return self.federation(path)

@@ -6,7 +6,7 @@ app = ClientApp(mods=[watch_mod(ours="{client}.jsonl", held_out="{client}-aside.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from fedaudit.federation import adapters
 from fedaudit.flower.arrays import adapter_tensors, known_shapes
 from fedaudit.flower.mods import node_name
 from fedaudit.flower.strategy import lora_table
+from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -60,7 +61,7 @@ def watch_mod(
             return call_next(message, context)
         from fedaudit.watch.member import LimitPassed, MemberWatch, WatchSettings
 
-        client = node_name(context.node_config)
+        client = _client(context.node_config, paths.values())
         named: dict[str, Any] = {
             key: Path(str(path).replace(CLIENT, client)) for key, path in paths.items() if path
         }
@@ -81,6 +82,23 @@ def watch_mod(
     return test
 
 
+def _client(node_config: Any, paths: Iterable[str | Path | None]) -> str:
+    """Return the client's name, with which paths are completed.
+
+    Raises UsageError for a path with `{client}` if the node has no name, as all such nodes would
+    share it, and InputError for a name that cannot be a file's.
+    """
+    client = node_name(node_config)
+    if any(CLIENT in str(path) for path in paths):
+        if not client:
+            raise UsageError(
+                f"This node has no name to put in the place of {CLIENT}: give it client-name or "
+                "partition-id in its configuration."
+            )
+        check_name(client, Path("node configuration"), "the client")
+    return client
+
+
 def _test(member: Any, arrays: Mapping[str, Any], config: Mapping[str, Any], base: str) -> str:
     """Test the adapter that a server sent; return what the test says."""
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +107,8 @@ def _test(member: Any, arrays: Mapping[str, Any], config: Mapping[str, Any], bas
         tensors = adapter_tensors(arrays, known_shapes(base, path), config, "The global adapter")
         adapters.write(tensors, config, path)
         tuned, bare = Target(name="round", adapter=str(path)), Target(name="base")
-        said: str = member.test(_engine(base), tuned, bare, base)
+        engine = _engine(base)
+        said: str = member.test(engine, tuned, bare, base, str(engine.model.device))
         return said
 
 

@@ -104,8 +104,8 @@ class MemberWatch:
             )
         return [Measurement(**row) for row in report["measurements"]]
 
-    def test(self, engine: Engine, tuned: Target, base: Target, name: str) -> str:
-        """Test a model, add its rows to the report, and return what they say.
+    def test(self, engine: Engine, tuned: Target, base: Target, name: str, device: str) -> str:
+        """Test a model on a device, add its rows to the report, and return what they say.
 
         `name` is that of the base, which is the same in all tests. A model that equals its base
         before the first test is not counted. Raises LimitPassed if more than the limit was
@@ -122,7 +122,7 @@ class MemberWatch:
         number = 1 + max((int(str(row.scope["test"])) for row in rows), default=0)
         limit = self._settings.limit
         rows += round_rows(scores, self.records, number=number, test=number, limit=limit)
-        report = self._report(rows, started, name)
+        report = self._report(rows, started, name, device)
         make_folder(self._path.parent)
         write(report, self._path)
         verdict = report.to_json()["verdict"]
@@ -131,7 +131,9 @@ class MemberWatch:
             raise LimitPassed(line)
         return line
 
-    def _report(self, rows: Sequence[Measurement], started: datetime, base: str) -> Report:
+    def _report(
+        self, rows: Sequence[Measurement], started: datetime, base: str, device: str
+    ) -> Report:
         return build_report(
             command="watch",
             name=run_id(self._table),
@@ -139,7 +141,7 @@ class MemberWatch:
             started=started,
             base=base,
             adapter="the global adapter of each round",
-            environment=environment.describe("cpu"),
+            environment=environment.describe(device),
             data=list(self._data()),
             seeds={"references": 0},
             measurements=rows,

@@ -7,7 +7,6 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.metrics.privacy import text_baseline
-from fedaudit.metrics.privacy.roc import auc
 from fedaudit.pii.normalized_search import fold
 
 Unit = tuple[Document, ...]
@@ -78,7 +77,7 @@ def watched_records(
         canaries=canaries,
         heading=heading,
         references=references,
-        refusal=_refusal(list(inside.values()), list(outside.values()), seed),
+        refusal=_refusal(tuple(inside.values()), tuple(outside.values()), seed),
         seed=seed,
     )
 
@@ -94,12 +93,6 @@ def _units(documents: Iterable[Document]) -> tuple[Unit, ...]:
 
 def _refusal(own: Sequence[Document], held_out: Sequence[Document], seed: int) -> str:
     """Return what tells the sets apart without any model; empty if nothing does."""
-    scores = text_baseline.cross_validated(own, held_out, seed=seed)
-    area = None if scores is None else auc(*scores)
-    difference = text_baseline.texts_differ(own, held_out, area, seed=seed)
-    if not difference:
-        return ""
-    return (
-        f"the texts alone, without any model, tell own records from held-out ones (by {difference})"
-        ": set records aside at random from the same source"
-    )
+    area = text_baseline.area(own, held_out, seed=seed)
+    reason = text_baseline.refusal(own, held_out, area, seed=seed)
+    return f"{reason}: set records aside at random from the same source" if reason else ""

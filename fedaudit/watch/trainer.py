@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
 from fedaudit.watch.member import LiveModel, MemberWatch, WatchSettings
 
@@ -28,7 +28,8 @@ def watch(
 
     The report in `out` has all rounds so far. `options` are `limit`, `references` and `template`.
     The callback raises LimitPassed, before anything is trained, if more than the limit was surely
-    learnt; InputError for files that cannot be used, UsageError for a model that is not PEFT's.
+    learnt; InputError for files that cannot be used, UsageError for a model that is not PEFT's and
+    for a training of several processes.
     """
     from transformers import TrainerCallback
 
@@ -45,12 +46,26 @@ def watch(
         """Tests the model that a Trainer begins with."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            """Test the model; no record is in what is said."""
+            """Test the model; no record is in what is said.
+
+            Raises UsageError in a training of several processes: each may hold a part of the
+            weights only, and if one of them stopped the others would wait for it.
+            """
+            if args.world_size > 1:
+                raise UsageError(
+                    f"This training has {args.world_size} processes: watch tests a model in one. "
+                    "Record the rounds and run fedaudit watch before each training."
+                )
             tokenizer = kwargs.get("processing_class")
             if tokenizer is None:
                 raise InputError("The Trainer has no tokenizer: give it one as processing_class.")
-            engine = LiveModel(kwargs["model"], getattr(tokenizer, "tokenizer", tokenizer))
-            tuned = Target(name="round", adapter="the adapter in training")
-            print(member.test(engine, tuned, Target(name="base"), engine.name), file=sys.stderr)
+            model = kwargs["model"]
+            engine = LiveModel(model, getattr(tokenizer, "tokenizer", tokenizer))
+            tuned, base = (
+                Target(name="round", adapter="the adapter in training"),
+                Target(name="base"),
+            )
+            said = member.test(engine, tuned, base, engine.name, str(model.device))
+            print(said, file=sys.stderr)
 
     return WatchRounds()

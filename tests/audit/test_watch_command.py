@@ -12,6 +12,7 @@ import pytest
 from command import Command
 
 from fedaudit.audit import access
+from fedaudit.data import corpus
 from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest
@@ -161,10 +162,24 @@ def test_follow_tests_each_new_round_once_and_stops_at_the_limit(run, monkeypatc
         cut(Path("fed"), cut_to)
 
     monkeypatch.setattr(time, "sleep", pause)
+    read_files, read = [], corpus.read
+    monkeypatch.setattr(
+        corpus, "read", lambda path, *given: read_files.append(path.name) or read(path, *given)
+    )
+    asked_of, score = [], FakeEngine.score
+    monkeypatch.setattr(
+        FakeEngine,
+        "score",
+        lambda engine, target, rows, **named: (
+            asked_of.append((target.name, len(rows))) or score(engine, target, rows, **named)
+        ),
+    )
     shown = run(*ASKED[:-1], "--follow", "--out", "out", "--json", "last.json")
     assert shown.code == 1, shown
     assert sorted(path.name for path in Path("out").iterdir()) == ["round-001", "round-002"]
-    assert loads == [1, 2]
+    assert loads == [1]  # the base is loaded, and asked, once
+    assert asked_of.count(("base", OWN + HELD_OUT)) == 1
+    assert read_files.count("ours.jsonl") == 1
     assert "Waiting for round 1 of fed" in shown.err
     assert "Round 1: watch: of 120 records" in shown.err
     # What was scored before is not scored again, and nothing comes out otherwise for it.
@@ -180,6 +195,13 @@ def test_follow_ends_with_the_federation(run, monkeypatch):
     assert shown.code == 0
     assert [path.name for path in Path("out").iterdir()] == ["round-003"]
     run.refused(2, *ASKED, "--follow", "--round", 1, says="--round nor --resume")
+
+
+def test_follow_ends_on_a_complete_federation_without_rounds(run, monkeypatch):
+    answer_as(monkeypatch, {})
+    cut(Path("fed"), 0, status="complete")
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
+    run.refused(3, *ASKED, "--follow", "--out", "out", says="has no round yet")
 
 
 def test_what_cannot_be_watched(run):

@@ -30,13 +30,13 @@ def paths(tmp_path):
     }
 
 
-def asked(mod, *, kind="train", content=None, seed=1):
+def asked(mod, *, kind="train", content=None, seed=1, node=None):
     """Return what the mod answers; the app answers "trained"."""
     records = {"arrays": arrays(initial(seed)) if content is None else content}
     message = SimpleNamespace(
         metadata=SimpleNamespace(message_type=kind), content=SimpleNamespace(array_records=records)
     )
-    context = SimpleNamespace(node_config={"partition-id": 3})
+    context = SimpleNamespace(node_config={"partition-id": 3} if node is None else node)
     return mod(message, context, lambda *_: "trained")
 
 
@@ -53,6 +53,13 @@ def test_each_model_is_tested_once_before_the_app_trains(paths, tmp_path):
     assert numbers_in(tmp_path) == {1, 2}
     assert asked(watch_mod(**paths), kind="evaluate") == "trained"
     assert numbers_in(tmp_path) == {1, 2}
+
+
+def test_nodes_share_no_folder(paths):
+    with pytest.raises(UsageError, match="This node has no name"):
+        asked(watch_mod(**paths), node={})
+    with pytest.raises(InputError, match="cannot name a file"):
+        asked(watch_mod(**paths), node={"client-name": "../c3"})
 
 
 def test_what_is_no_adapter_of_the_configuration_is_one_line(paths):

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,12 +13,14 @@ from transformers import Trainer, TrainingArguments
 from fedaudit.api.engine import EngineWrapper
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
+from fedaudit.engine import environment
+from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.loading.loader import load_base, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
 from fedaudit.report.document import read, validate
 from fedaudit.watch.member import LimitPassed, LiveModel, MemberWatch, WatchSettings
-from fedaudit.watch.rounds import RoundScorer
+from fedaudit.watch.rounds import RoundScorer, RoundScores
 from fedaudit.watch.trainer import watch
 
 NAMES = ["Ann Lee", "Bo Ash", "Cy Orr", "Di Fox", "Ed Ray", "Flo Kay", "Guy Day", "Ida May"]
@@ -127,6 +130,56 @@ def test_what_cannot_be_tested(base, files):
         watch(**{**files, "ours": Path("none.jsonl")})
 
 
+def test_a_training_of_several_processes_is_refused(base, files):
+    callback = watch(**files)
+    with pytest.raises(UsageError, match="This training has 2 processes"):
+        callback.on_train_begin(SimpleNamespace(world_size=2), None, None, model=base.model)
+    assert not files["out"].exists()
+
+
+def test_frozen_weights_of_an_adapter_stay_frozen(fresh_base, files):
+    model = peft_model(fresh_base)
+    frozen = [name for name, _ in model.named_parameters() if "lora_A" in name]
+    for name, weight in model.named_parameters():
+        if "lora_A" in name:
+            weight.requires_grad_(False)
+    before = {name: weight.requires_grad for name, weight in model.named_parameters()}
+    RoundScorer(LiveModel(model, fresh_base.tokenizer), WatchSettings(**files).read()).score(
+        TUNED, BASE
+    )
+    assert frozen
+    assert {name: weight.requires_grad for name, weight in model.named_parameters()} == before
+
+
+def test_a_limit_once_passed_stays_passed_whatever_model_comes_next(files, monkeypatch):
+    """An untrained adapter, as after a training that was taken up again, says nothing new."""
+    learnt = RoundScores(range(40, 80), range(40))
+    untrained = RoundScores([0.0] * 40, [0.0] * 40)
+    for scores in (learnt, untrained):
+        monkeypatch.setattr(RoundScorer, "score", lambda *_, given=scores: given)
+        engine = FakeEngine(lambda *_: "")
+        with pytest.raises(LimitPassed, match="after round 1"):
+            MemberWatch(WatchSettings(**files)).test(engine, TUNED, BASE, "base", "cpu")
+
+
+def test_an_untrained_adapter_is_not_counted_before_the_first_test(files, monkeypatch):
+    monkeypatch.setattr(RoundScorer, "score", lambda *_: RoundScores([0.0] * 40, [0.0] * 40))
+    member = MemberWatch(WatchSettings(**files))
+    said = member.test(FakeEngine(lambda *_: ""), TUNED, BASE, "base", "cpu")
+    assert "nothing to test yet" in said
+    assert not files["out"].exists()
+
+
+def test_a_report_names_the_device_that_the_model_is_on(files, monkeypatch):
+    named = []
+    monkeypatch.setattr(RoundScorer, "score", lambda *_: RoundScores(range(40), range(40)))
+    described = environment.describe("cpu")
+    monkeypatch.setattr(environment, "describe", lambda device: named.append(device) or described)
+    member = MemberWatch(WatchSettings(**files))
+    member.test(FakeEngine(lambda *_: ""), TUNED, BASE, "base", "cuda:1")
+    assert named == ["cuda:1"]
+
+
 class Counting(EngineWrapper):
     def __init__(self, engine):
         super().__init__(engine)
@@ -142,7 +195,9 @@ def test_the_base_is_read_in_the_first_round_only(base, write_adapter, tmp_path,
     for number in (1, 2):
         engine = Counting(LocalEngine(base))
         folder = write_adapter(base, tmp_path / f"lora{number}", seed=number)
-        member.test(engine, Target(name=f"round {number}", adapter=str(folder)), BASE, "nano")
+        member.test(
+            engine, Target(name=f"round {number}", adapter=str(folder)), BASE, "nano", "cpu"
+        )
         scored += engine.scored
     assert scored == ["base", "round 1", "round 2"]
     rows = read(files["out"] / "report.json")["measurements"]
@@ -152,7 +207,7 @@ def test_the_base_is_read_in_the_first_round_only(base, write_adapter, tmp_path,
 def test_the_report_of_other_records_is_not_gone_on_with(base, write_adapter, tmp_path, files):
     settings = WatchSettings(**files)
     tuned = Target(name="tuned", adapter=str(write_adapter(base, tmp_path / "lora")))
-    said = MemberWatch(settings).test(LocalEngine(base), tuned, BASE, "fedaudit-nano")
+    said = MemberWatch(settings).test(LocalEngine(base), tuned, BASE, "fedaudit-nano", "cpu")
     assert said.startswith("watch: 40 others are too few")
     with pytest.raises(InputError, match="other records, or of another limit"):
         MemberWatch(WatchSettings(**files, limit=0.3))

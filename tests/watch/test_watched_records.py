@@ -44,6 +44,19 @@ def test_a_group_counts_once_and_the_order_of_a_file_does_not_matter():
     assert watched_records(own[::-1], documents("h"), references=5) == found
 
 
+def test_what_was_trained_on_in_another_spelling_or_group_is_no_control():
+    own = [*documents("Paid  the BANK.", "other"), *documents("first letter", group="ann")]
+    held_out = [
+        *documents("paid the bank.", "new"),  # the same but for case and spaces
+        *documents("second letter", group="ann"),  # a person whose other letter was trained on
+        *documents("third letter", group="bo"),
+    ]
+    found = watched_records(own, held_out, references=5)
+    assert texts(found.held_out) == [["third letter"], ["new"]]
+    with pytest.raises(InputError, match="nothing to compare"):
+        watched_records(own, documents("second letter", group="ann"), references=5)
+
+
 def test_nothing_to_compare():
     with pytest.raises(InputError, match="nothing to compare"):
         watched_records(documents("a"), documents("a"), references=5)

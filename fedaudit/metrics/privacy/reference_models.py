@@ -78,13 +78,11 @@ class Variant:
     @property
     def missing_reason(self) -> str:
         """Why there are no numbers where a side has no usable record."""
-        inside = f"in {_counted(self.inside, 'reference federation')} and " if self.inside else ""
-        outside = _counted(self.outside, "other" if self.inside else "reference federation")
-        return f"no records on one side were {inside}out of {outside}"
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" + "s" * (count != 1)
+        had = f"at least {self.inside} had and " if self.inside else ""
+        return (
+            f"one side has no record that, of the reference federations, {had}at least "
+            f"{self.outside} had not"
+        )
 
 
 def _rmia_online(seen: Observations) -> Array:

@@ -75,6 +75,35 @@ def cross_validated(
     return scores[0], scores[1]
 
 
+def area(
+    members: Sequence[Document], nonmembers: Sequence[Document], *, seed: int
+) -> Estimate | None:
+    """Return the area under the curve of `cross_validated`; None for too few groups."""
+    scores = cross_validated(members, nonmembers, seed=seed)
+    return None if scores is None else auc(*scores)
+
+
+def refusal(
+    members: Sequence[Document],
+    nonmembers: Sequence[Document],
+    by_text: Estimate | None,
+    *,
+    seed: int,
+) -> str:
+    """Return why two sets cannot be compared by a model; empty where `texts_differ` is.
+
+    Any score of a model would tell such sets apart, whatever the model has learnt.
+    """
+    difference = texts_differ(members, nonmembers, by_text, seed=seed)
+    if not difference:
+        return ""
+    curve = f", area under the curve {by_text.value:.2f}" if by_text else ""
+    return (
+        "the texts alone, without any model, tell these records from the held-out ones (by "
+        f"{difference}{curve})"
+    )
+
+
 def texts_differ(
     members: Sequence[Document],
     nonmembers: Sequence[Document],

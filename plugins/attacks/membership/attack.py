@@ -30,7 +30,6 @@ from fedaudit.extraction.targets import (
     left_out_text,
 )
 from fedaudit.metrics.privacy import text_baseline
-from fedaudit.metrics.privacy.roc import auc
 from fedaudit.metrics.significance import clustered_share
 
 from . import organisation, reference_models, usage
@@ -104,8 +103,13 @@ class Membership(Attack):
             "members": len(inside),
             "others": len(outside),
         }
-        by_text = self._by_text(context, inside, outside)
-        refusal = self._refusal(context, by_text, inside, outside)
+        own, held_out = ([r.document for r in side] for side in (inside, outside))
+        by_text = text_baseline.area(own, held_out, seed=context.seed)
+        refusal = ""
+        if not self.shifted:
+            refusal = text_baseline.refusal(own, held_out, by_text, seed=context.seed)
+        if refusal:
+            refusal += ": compare with records of the same kind, form and time"
         rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
         rows += p_value_rows(context, inside, outside, scope, refusal)
         rows += reference_models.rows(context, inside, outside, scope, refusal)
@@ -150,42 +154,6 @@ class Membership(Attack):
             d.text: d for d in documents if not d.is_prompt and d.text not in excluded_texts
         }
         return [distinct[text] for text in sorted(distinct)]
-
-    def _by_text(
-        self,
-        context: AttackContext,
-        inside: Sequence[ScoredRecord],
-        outside: Sequence[ScoredRecord],
-    ) -> Estimate | None:
-        """Return how well the texts alone tell the two apart; None for too few."""
-        scores = text_baseline.cross_validated(
-            [r.document for r in inside], [r.document for r in outside], seed=context.seed
-        )
-        return None if scores is None else auc(*scores)
-
-    def _refusal(
-        self,
-        context: AttackContext,
-        by_text: Estimate | None,
-        inside: Sequence[ScoredRecord],
-        outside: Sequence[ScoredRecord],
-    ) -> str:
-        """Return why the sets cannot be compared; empty where they can, or must."""
-        inside_documents, outside_documents = (
-            [r.document for r in side] for side in (inside, outside)
-        )
-        if self.shifted:
-            return ""
-        difference = text_baseline.texts_differ(
-            inside_documents, outside_documents, by_text, seed=context.seed
-        )
-        if not difference:
-            return ""
-        area = f", area under the curve {by_text.value:.2f}" if by_text else ""
-        return (
-            "the texts alone, without any model, tell these records from the held-out ones (by "
-            f"{difference}{area}): compare with records of the same kind, form and time"
-        )
 
     def _limits(
         self, context: AttackContext, by_text: Estimate | None, short: int
