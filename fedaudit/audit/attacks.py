@@ -1,4 +1,4 @@
-"""`fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one victim or on anybody."""
+"""`fedaudit extract` and `fedaudit infer`: attacks by one attacker, or by every client in turn."""
 
 import logging
 import time
@@ -12,8 +12,9 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
 from fedaudit.api.plugin import Attack, AttackContext, Result, RoundUpdate
 from fedaudit.api.records import ClientModel
-from fedaudit.audit import evidence, other_models, preflight, records
+from fedaudit.audit import cross_client, evidence, other_models, preflight, records
 from fedaudit.audit.access import ModelView, model_views
+from fedaudit.audit.clients import check_count
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
 from fedaudit.audit.records import (
@@ -26,7 +27,7 @@ from fedaudit.audit.records import (
     victim_copies,
     victim_copies_caveat,
 )
-from fedaudit.audit.request import AuditRequest, ExtractionRequest
+from fedaudit.audit.request import AuditRequest, CrossClientRequest, ExtractionRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.answers import AnswerCache
@@ -182,9 +183,11 @@ CONTEXT = 50
 
 @dataclass(frozen=True, kw_only=True)
 class AttackInputs(Inputs[AuditRequest]):
-    """The documents and models of an attack by one attacker; no detector has read them yet."""
+    """The documents and models of attacks; no detector has read them yet."""
 
     attacker: InputFile
+    matrix: Mapping[str, InputFile]
+    """The documents of every client, by name, if each attacks every other one; else empty."""
     victim: InputFile | None
     members: Mapping[str, InputFile]
     control: InputFile | None
@@ -206,14 +209,19 @@ class AttackInputs(Inputs[AuditRequest]):
 def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     """Return the inputs, after every check that needs no model.
 
-    Raises UsageError for an option that needs a victim if none is named.
+    Raises UsageError for an option that needs a victim if none is named, and what
+    `cross_client.check` raises.
     """
+    if isinstance(request, CrossClientRequest):
+        check_count(request.clients)
     if isinstance(request, ExtractionRequest):
         estimator_choice.check(request.attacks, request.options, victim=request.victim)
         if request.victim is None and (request.members or request.control):
             option = "--member" if request.members else "--control"
             raise UsageError(f"{option} goes with --victim.")
     audited = resolve_target(request, reader)
+    if isinstance(request, CrossClientRequest):
+        cross_client.check(request, audited)
     form = form_of(request, audited)
     without = other_models.find_counterfactual(request, audited, reader)
     client_files = other_models.find_clients(request, audited)
@@ -240,6 +248,7 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     return AttackInputs(
         **common_inputs(request, audited, reader, facts),
         attacker=attacker,
+        matrix={c.name: reader.corpus(Path(c.path), form) for c in request.participants},
         victim=victim,
         members=members,
         control=reader.corpus(request.control, form) if request.control else None,
@@ -255,9 +264,11 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
 
 @dataclass(kw_only=True)
 class AttackPipeline(AuditPipeline[AttackInputs]):
-    """All attacks of a request on one attacker's documents."""
+    """All attacks of a request, by one attacker or by every client in turn."""
 
     _attacker: InputFile = field(init=False)
+    """The attacker's documents, or those of all clients of a matrix together."""
+    _matrix: dict[str, InputFile] = field(init=False)
     _victim: InputFile | None = field(init=False)
     _members: dict[str, InputFile] = field(init=False)
     _victim_copies: Sequence[str] = field(init=False)
@@ -267,7 +278,12 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
     def annotate_files(self) -> Sequence[InputFile]:
         """Annotate the documents of everybody named in the request."""
         request, inputs = self.request, self.inputs
-        self._attacker = annotated(inputs.attacker, request)
+        self._matrix = {name: annotated(file, request) for name, file in inputs.matrix.items()}
+        self._attacker = (
+            cross_client.pool_documents(self._matrix)
+            if self._matrix
+            else annotated(inputs.attacker, request)
+        )
         self._victim = annotated(inputs.victim, request) if inputs.victim else None
         members = {name: annotated(file, request) for name, file in inputs.members.items()}
         self._victim_copies = victim_copies(self._victim, members)
@@ -278,7 +294,8 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
     @property
     def _files(self) -> list[InputFile]:
         """All documents but those held out."""
-        named = [self._attacker, self._victim, *self._members.values(), self._control]
+        attackers = self._matrix.values() or [self._attacker]
+        named = [*attackers, self._victim, *self._members.values(), self._control]
         return [file for file in named if file]
 
     def measure(self, engine: Engine) -> AuditResults:
@@ -305,17 +322,28 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
                 view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
             )
             context = self._with_others(context)
+            measured = measured or before
+            if self._matrix:
+                results += cross_client.attack_every_pair(
+                    attacks,
+                    share_responses(context, cache, self.kept),
+                    self._matrix,
+                    request.budget,
+                    view,
+                )
+                continue
             everywhere_results = run_attacks(everywhere, context, cache, tries, self.kept)
             results += map(view.add_scope, everywhere_results)
             results += [view.under_no_key.add_scope(tries.make(attack, context)) for attack in once]
             once = []
-            measured = measured or before
         tries.check()
         self.finish_asking()
         documents = [document for file in self._files for document in file.documents]
-        names = [str(value) for view in views for value in view.scope.values()]
+        names = [*self._matrix, *(str(value) for view in views for value in view.scope.values())]
         results = evidence.mask_results(results, documents, self.redactor, names)
         queries = count_queries(results, cache, views)
+        if self._matrix and any(attack.estimator == "sample" for attack in attacks):
+            queries = queries or 0
         return AuditResults(results=results, usage={"queries": queries}, **measured)
 
     def _with_others(self, context: AttackContext) -> AttackContext:

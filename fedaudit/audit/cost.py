@@ -10,7 +10,6 @@ from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import Document, GenerationRequest, Target
 from fedaudit.audit.attacks import AttackInputs
-from fedaudit.audit.cross_client import CrossClientInputs
 from fedaudit.audit.exposure import ExposureInputs
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
@@ -53,6 +52,10 @@ def cost_of(inputs: Inputs[Any]) -> Cost:
     if isinstance(inputs, AttackInputs) and isinstance(request, InferenceRequest):
         asked = _counts(inputs.tried, request)
         return attacks_cost(request.attacks, request.options, asked)
+    if isinstance(inputs, AttackInputs) and inputs.matrix:
+        counted = [_counts(file, request, most=request.budget) for file in inputs.matrix.values()]
+        costs = (attacks_cost(request.attacks, request.options, counts) for counts in counted)
+        return sum(costs, Cost())
     if isinstance(inputs, AttackInputs):
         held_out = len(inputs.held_out.file.documents) if inputs.held_out else 0
         counts = replace(
@@ -62,10 +65,6 @@ def cost_of(inputs: Inputs[Any]) -> Cost:
             has_victim=inputs.victim is not None,
         )
         return attacks_cost(request.attacks, request.options, counts)
-    if isinstance(inputs, CrossClientInputs):
-        counted = [_counts(file, request, most=request.budget) for file in inputs.clients.values()]
-        costs = (attacks_cost(request.attacks, request.options, counts) for counts in counted)
-        return sum(costs, Cost())
     if isinstance(inputs, MemorizationInputs):
         sizes = [len(file.documents) for file in inputs.clients.values()]
         return memorization_cost(request.protocol, sizes)
@@ -76,7 +75,7 @@ def documents_of(inputs: Inputs[Any]) -> Sequence[Document]:
     """Return documents that a step asks about, to try a model's speed on."""
     if isinstance(inputs, AttackInputs):
         return inputs.tried.documents
-    if isinstance(inputs, CrossClientInputs | MemorizationInputs):
+    if isinstance(inputs, MemorizationInputs):
         return next((file.documents for file in inputs.clients.values()), ())
     return ()
 

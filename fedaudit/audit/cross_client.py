@@ -4,31 +4,21 @@ Each attacker asks each model once, and its answers are compared with every vict
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
-from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
-from fedaudit.audit import evidence, preflight
-from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.attacks import CONTEXT, count_queries, prepare_context, response_cache
-from fedaudit.audit.clients import check_count
-from fedaudit.audit.input_files import InputFile, InputReader
-from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
-from fedaudit.audit.records import annotated, reading_caveats
+from fedaudit.audit.access import ModelView
+from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.request import CrossClientRequest
-from fedaudit.audit.run import AuditPipeline, AuditResults
+from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
-from fedaudit.extraction.sampling import share_responses
 from fedaudit.extraction.targets import TargetSet
 
 NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothing to ask"
@@ -43,103 +33,21 @@ class Attacker:
     victims: Mapping[str, Sequence[Document]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CrossClientInputs(Inputs[CrossClientRequest]):
-    """The documents of every client, by name; no detector has read them yet."""
-
-    clients: Mapping[str, InputFile]
-    control: InputFile | None
-
-
-def resolve(request: CrossClientRequest, reader: InputReader) -> CrossClientInputs:
-    """Return the inputs, after every check that needs no model.
-
-    Raises UsageError for an attack without prefixes, and for a deployed defence unless the request
-    names the client whose model everybody asks.
-    """
-    check_count(request.clients)
-    audited = resolve_target(request, reader)
-    _attacks(request)
+def check(request: CrossClientRequest, audited: AuditTarget) -> None:
+    """Refuse an attack without prefixes, and a deployed defence if the request names no client."""
+    for name in request.attacks:
+        attack = registry.create("attack", name, request.options.get(name))
+        if not isinstance(attack, PrefixAttack):
+            raise UsageError(f"The attack {name} asks no prefixes: it does not work with --matrix.")
     if audited.deployment and request.client is None:
         raise UsageError(
             "The federation answers through its clients' deployed defence: audit the global "
             "adapter with --round, or name with --client the client whose deployed model "
             "everybody asks."
         )
-    form = form_of(request, audited)
-    return CrossClientInputs(
-        **common_inputs(request, audited, reader, {}),
-        clients={client.name: reader.corpus(Path(client.path), form) for client in request.clients},
-        control=reader.corpus(request.control, form) if request.control else None,
-    )
 
 
-def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
-    attacks = []
-    for name in request.attacks:
-        attack = registry.create("attack", name, request.options.get(name))
-        if not isinstance(attack, PrefixAttack):
-            raise UsageError(f"The attack {name} asks no prefixes: it does not work with --matrix.")
-        attacks.append(attack)
-    return attacks
-
-
-@dataclass(kw_only=True)
-class CrossClientPipeline(AuditPipeline[CrossClientInputs]):
-    """Audits every pair of clients in one report."""
-
-    _clients: dict[str, InputFile] = field(init=False)
-    _control: InputFile | None = field(init=False)
-    _pooled_documents: InputFile = field(init=False)
-
-    def annotate_files(self) -> Sequence[InputFile]:
-        """Annotate the documents of all clients."""
-        request, inputs = self.request, self.inputs
-        self._clients = {name: annotated(file, request) for name, file in inputs.clients.items()}
-        self._control = annotated(inputs.control, request) if inputs.control else None
-        self._pooled_documents = _pool_documents(self._clients)
-        return [*self._clients.values(), *([self._control] if self._control else [])]
-
-    def measure(self, engine: Engine) -> AuditResults:
-        """Run every attack for every client, under every kind of key."""
-        request, pooled = self.request, self._pooled_documents
-        attacks = _attacks(request)
-        cache = response_cache(attacks)
-        views = model_views(engine, self.audited, request.keys)
-        results: list[Result] = []
-        measured: dict[str, Any] = {}
-        start: preflight.PromptStartScores | None = None
-        for view in views:
-            start = start or preflight.choose_prompt_start(
-                view.engine, view.tuned, pii_occurrences(view.engine, pooled.documents, CONTEXT)
-            )
-            context, before = prepare_context(
-                view, self.audited, pooled, None, request, self.watch, start_scores=start
-            )
-            context = replace(context, control=self._control.documents if self._control else ())
-            context = share_responses(context, cache, self.kept)
-            results += _attack_every_pair(attacks, context, self._clients, request.budget, view)
-            measured = measured or before
-        self.finish_asking()
-        names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
-        results = evidence.mask_results(results, pooled.documents, self.redactor, names)
-        query_count = count_queries(results, cache, views)
-        return AuditResults(
-            results=results, usage={"queries": _queries(attacks, query_count)}, **measured
-        )
-
-    def caveats(self) -> list[str]:
-        """Return the caveats from reading the clients' files."""
-        return reading_caveats(list(self._clients.values()))
-
-
-def _queries(attacks: Sequence[PrefixAttack], query_count: int | None) -> int | None:
-    """Return how many questions were asked: 0 if none could be asked, None if not counted."""
-    sampled = any(attack.estimator == "sample" for attack in attacks)
-    return query_count or 0 if sampled else None
-
-
-def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
+def pool_documents(files: Mapping[str, InputFile]) -> InputFile:
     """Return all documents; raises InputError if no client has any PII."""
     first = next(iter(files.values()))
     documents = [document for file in files.values() for document in file.documents]
@@ -148,8 +56,8 @@ def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
     return replace(first, documents=documents)
 
 
-def _attack_every_pair(
-    attacks: Sequence[PrefixAttack],
+def attack_every_pair(
+    attacks: Iterable[PrefixAttack],
     context: AttackContext,
     files: Mapping[str, InputFile],
     budget: int,

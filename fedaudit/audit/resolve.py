@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.audit import attacks, cross_client, epsilon, exposure, watch
+from fedaudit.audit import attacks, epsilon, exposure, watch
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.memorization import run as memorization
@@ -24,7 +24,7 @@ Resolver = Callable[[Any, InputReader], Inputs[Any]]
 BY_REQUEST: Mapping[type[AuditRequest], tuple[Resolver, type[AuditPipeline[Any]]]] = {
     ExtractionRequest: (attacks.resolve, attacks.AttackPipeline),
     InferenceRequest: (attacks.resolve, attacks.AttackPipeline),
-    CrossClientRequest: (cross_client.resolve, cross_client.CrossClientPipeline),
+    CrossClientRequest: (attacks.resolve, attacks.AttackPipeline),
     MemorizationRequest: (memorization.resolve, memorization.MemorizationPipeline),
     ExposureRequest: (exposure.resolve, exposure.ExposurePipeline),
     EpsilonRequest: (epsilon.resolve, epsilon.EpsilonPipeline),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
-from fedaudit.audit import access, cross_client
+from fedaudit.audit import access, attacks, cross_client
 from fedaudit.audit.access import ModelView
 from fedaudit.audit.clients import list_clients
 from fedaudit.audit.cross_client import Attacker, attack_all
@@ -264,7 +264,7 @@ def test_wrong_clients(tmp_path, federation, monkeypatch):
     one = lines(tmp_path / "x.jsonl", *DATA["a"])
     clients = list_clients(None, [one], InputReader())
     with pytest.raises(InputError, match="two clients or more"):
-        cross_client.resolve(request(federation, clients=clients), InputReader())
+        attacks.resolve(request(federation, clients=clients), InputReader())
     with pytest.raises(InputError, match="named twice"):
         list_clients(None, [one, one], InputReader())
     with pytest.raises(InputError, match="There is no file"):
@@ -305,9 +305,7 @@ def request(federation, **changes):
 
 def test_only_attacks_that_ask_prefixes(federation):
     with pytest.raises(UsageError, match="untargeted asks no prefixes"):
-        cross_client.resolve(
-            request(federation, attacks=("untargeted",), options={}), InputReader()
-        )
+        attacks.resolve(request(federation, attacks=("untargeted",), options={}), InputReader())
 
 
 def test_the_audit_of_a_federation(federation):
@@ -338,7 +336,7 @@ def test_its_id_follows_from_every_clients_file(federation, tmp_path):
     )
 
     def identity(asked):
-        return compute_fingerprint(cross_client.resolve(asked, InputReader())).run
+        return compute_fingerprint(attacks.resolve(asked, InputReader())).run
 
     assert identity(one) == identity(request(federation))
     assert len({identity(x) for x in (one, other, replace(one, budget=21))}) == 3
@@ -399,9 +397,9 @@ def test_whose_deployed_model_everybody_asks_must_be_said(federation, monkeypatc
     from fedaudit.audit.target import AuditTarget
 
     answering = AuditTarget(base="fedaudit-nano", adapter=Path("defense/c0"), deployment="c0")
-    monkeypatch.setattr(cross_client, "resolve_target", lambda request, reader: answering)
+    monkeypatch.setattr(attacks, "resolve_target", lambda request, reader: answering)
     monkeypatch.setattr(access, "fingerprint", lambda *_: "0" * 64)
     with pytest.raises(UsageError, match=r"--round.*--client"):
-        cross_client.resolve(request(federation), InputReader())
-    inputs = cross_client.resolve(request(federation, client="c0"), InputReader())
+        attacks.resolve(request(federation), InputReader())
+    inputs = attacks.resolve(request(federation, client="c0"), InputReader())
     assert inputs.audited is answering
