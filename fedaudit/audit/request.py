@@ -1,6 +1,6 @@
 """Requests: what each command that attacks a model was asked to do."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -61,6 +61,8 @@ class AuditRequest(ABC):
     command: ClassVar[str]
     purpose: ClassVar[str]
     """What the report's seed seeds."""
+    input_field: ClassVar[str] = ""
+    """The field with the attacker's own documents; empty with `clients`."""
     input_kind: ClassVar[str] = "a JSONL file"
     """What `input_path` must be, in words."""
     compares_counterfactual: ClassVar[bool] = False
@@ -149,34 +151,38 @@ class AuditRequest(ABC):
                 raise ValueError(f"{name} must be {least} or more.")
 
     @property
-    @abstractmethod
-    def input_path(self) -> Path:
-        """The attacker's own documents."""
-
-    @property
     def participants(self) -> tuple[ClientData, ...]:
         """The clients that take part, if they are more than an attacker and a victim."""
-        return ()
+        clients: tuple[ClientData, ...] = getattr(self, "clients", ())
+        return clients
+
+    @property
+    def input_path(self) -> Path:
+        """The attacker's own documents, or the first client's, by which the federation is found."""
+        if self.participants:
+            return Path(self.participants[0].path)
+        path: Path = getattr(self, self.input_field)
+        return path
 
     @property
     def victim_path(self) -> Path | None:
         """The victim's documents, if the auditor has them."""
-        return None
+        return getattr(self, "victim", None)
 
     @property
     def held_out_path(self) -> Path | None:
         """Documents like the victim's that nobody trained on, if the auditor names any."""
-        return None
+        return getattr(self, "held_out", None)
 
     @property
     def counterfactual_path(self) -> Path | None:
         """The federation trained without the victim, if the auditor names one."""
-        return None
+        return getattr(self, "counterfactual", None)
 
     @property
     def reference_paths(self) -> tuple[Path, ...]:
         """Federations trained in the same way on other records, if the auditor names any."""
-        return ()
+        return getattr(self, "reference_folders", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +192,7 @@ class ExtractionRequest(AuditRequest):
     kind: ClassVar[str] = "extract"
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
+    input_field: ClassVar[str] = "prefixes"
     compares_counterfactual: ClassVar[bool] = True
 
     attacks: tuple[str, ...] = ("contextual",)
@@ -234,31 +241,6 @@ class ExtractionRequest(AuditRequest):
         ),
     ] = ()
 
-    @property
-    def input_path(self) -> Path:
-        """The attacker's own documents, or prompts."""
-        return self.prefixes
-
-    @property
-    def victim_path(self) -> Path | None:
-        """The victim's documents, to score against."""
-        return self.victim
-
-    @property
-    def held_out_path(self) -> Path | None:
-        """Documents like the victim's that nobody trained on."""
-        return self.held_out
-
-    @property
-    def counterfactual_path(self) -> Path | None:
-        """The federation trained without the victim."""
-        return self.counterfactual
-
-    @property
-    def reference_paths(self) -> tuple[Path, ...]:
-        """Federations trained alike on other records."""
-        return self.reference_folders
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossClientRequest(AuditRequest):
@@ -277,16 +259,6 @@ class CrossClientRequest(AuditRequest):
         ),
     ] = BUDGET
     """Prefixes are drawn at random from a multiset."""
-
-    @property
-    def input_path(self) -> Path:
-        """The documents of the first client, from which the federation is found."""
-        return Path(self.clients[0].path)
-
-    @property
-    def participants(self) -> tuple[ClientData, ...]:
-        """All clients: each is the attacker once."""
-        return self.clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,16 +422,6 @@ class MemorizationRequest(AuditRequest):
         ),
     ] = 0
 
-    @property
-    def input_path(self) -> Path:
-        """The first client's file, by which the federation is found."""
-        return Path(self.clients[0].path)
-
-    @property
-    def participants(self) -> tuple[ClientData, ...]:
-        """The clients whose texts are searched for."""
-        return self.clients
-
 
 Commitment = Annotated[
     str, Option("--commitment", help="The commitment that was published before training.")
@@ -473,6 +435,7 @@ class ExposureRequest(AuditRequest):
     kind: ClassVar[str] = "canary"
     command: ClassVar[str] = "canary"
     purpose: ClassVar[str] = "references"
+    input_field: ClassVar[str] = "canaries"
     input_kind: ClassVar[str] = "the JSON file that `fedaudit canary make` wrote"
 
     attacks: tuple[str, ...] = ()
@@ -497,11 +460,6 @@ class ExposureRequest(AuditRequest):
         ),
     ] = 1_000
 
-    @property
-    def input_path(self) -> Path:
-        """The canary file."""
-        return self.canaries
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonRequest(AuditRequest):
@@ -510,6 +468,7 @@ class EpsilonRequest(AuditRequest):
     kind: ClassVar[str] = "dp"
     command: ClassVar[str] = "dp"
     purpose: ClassVar[str] = "coins tossed anew"
+    input_field: ClassVar[str] = "coins"
     input_kind: ClassVar[str] = "the JSON file that `fedaudit dp make` wrote"
 
     attacks: tuple[str, ...] = ()
@@ -534,11 +493,6 @@ class EpsilonRequest(AuditRequest):
     ] = None
     commitment: Commitment = ""
 
-    @property
-    def input_path(self) -> Path:
-        """The coin file."""
-        return self.coins
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest(AuditRequest):
@@ -547,6 +501,7 @@ class WatchRequest(AuditRequest):
     kind: ClassVar[str] = "watch"
     command: ClassVar[str] = "watch"
     purpose: ClassVar[str] = "references"
+    input_field: ClassVar[str] = "ours"
     compares_held_out: ClassVar[bool] = True
 
     attacks: tuple[str, ...] = ()
@@ -582,16 +537,6 @@ class WatchRequest(AuditRequest):
             max=1_000_000,
         ),
     ] = 100
-
-    @property
-    def input_path(self) -> Path:
-        """The member's own records."""
-        return self.ours
-
-    @property
-    def held_out_path(self) -> Path | None:
-        """Records that the member set aside."""
-        return self.held_out
 
 
 RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")

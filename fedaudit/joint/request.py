@@ -16,6 +16,7 @@ class JointRequest(AuditRequest):
     kind: ClassVar[str] = "joint"
     command: ClassVar[str] = "joint"
     purpose: ClassVar[str] = "extraction"
+    input_field: ClassVar[str] = "ours"
 
     attacks: tuple[str, ...] = ("contextual",)
     ours: Annotated[Path, Option("--ours", help="The member's own documents, as JSONL.")]
@@ -29,8 +30,3 @@ class JointRequest(AuditRequest):
     budget: Annotated[
         int, Option("--budget", help="Prefixes that each member asks.", min=1, max=1_000_000)
     ] = BUDGET
-
-    @property
-    def input_path(self) -> Path:
-        """The member's own documents."""
-        return self.ours

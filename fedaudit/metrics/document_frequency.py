@@ -4,10 +4,8 @@ If a model was trained on masked data, many of the strings that it still produce
 training text: it guessed them, or knew them from pre-training.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import lgamma
 from statistics import median
 from typing import Any
 
@@ -173,15 +171,6 @@ def _median_rank(n: int) -> int:
 
     That is the largest r with P(Binomial(n, 1/2) < r) <= 2.5 %; 0 if there is none (n below 6).
     """
-    below, rank = 0.0, 0
-    while rank < n / 2:
-        below += math.exp(log_choose(n, rank) - n * math.log(2))
-        if below > 0.025:
-            break
-        rank += 1
-    return rank
+    from scipy.stats import binom
 
-
-def log_choose(n: int, k: int) -> float:
-    """Return ln of n! / (k! (n - k)!)."""
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+    return int(binom.cdf(np.arange(n // 2), n, 0.5).searchsorted(0.025, "right"))

@@ -23,6 +23,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from fedaudit.metrics.privacy.membership_tests import chance_of_hits
+from fedaudit.metrics.privacy.roc import allowed_above
+
 RATES = (0.01, 0.1, 0.5)
 """The shares of others that may be as high: a hundredth, a tenth, a half."""
 SIDES = 2
@@ -92,7 +95,7 @@ def _count(
     as_high: Sequence[int], higher: Sequence[int], others: int, rate: float, level: float
 ) -> AttributableCount:
     """Return the bounds at a rate, each at a level."""
-    members, allowed = len(as_high), int(np.floor(rate * others + 1e-9))
+    members, allowed = len(as_high), allowed_above(rate, others)
     hits = sum(count <= allowed for count in as_high)
     fewest, most = chance_limits(members, others, allowed, level)
     return AttributableCount(
@@ -110,12 +113,8 @@ def chance_limits(members: int, others: int, allowed: int, level: float) -> tupl
     """Return the least and the greatest number of members above, each exceeded up to a `level`.
 
     A member is above if at most `allowed` of the others are as high, and all orders are equally
-    likely. At least h members are above if and only if, of the h + allowed highest of all, at most
-    `allowed` are others, which has a hypergeometric probability.
+    likely.
     """
-    from scipy.stats import hypergeom
-
-    counts = np.arange(1, members + 1)
-    at_least = hypergeom.cdf(allowed, members + others, others, counts + allowed)
+    at_least = chance_of_hits(np.arange(1, members + 1), members, others, allowed)
     # More than `most` has a probability of at most `level`, and so has fewer than `fewest`.
     return int((1 - at_least <= level).sum()), int((at_least > level).sum())

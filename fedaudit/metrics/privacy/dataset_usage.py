@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fedaudit.api.estimates import Estimate
 
 from .reference_models import Observations, rmia_offline
+from .roc import allowed_above
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -39,7 +40,7 @@ def lower_bound(claimed: Sequence[float], control: Sequence[float]) -> int:
     scores, others = np.asarray(claimed, float), np.sort(np.asarray(control, float))[::-1]
     best = 0
     for rate in RATES:
-        allowed = int(np.floor(rate * len(others) + 1e-9))
+        allowed = allowed_above(rate, len(others))
         if allowed >= len(others):
             continue
         hits = int((scores > others[allowed]).sum())

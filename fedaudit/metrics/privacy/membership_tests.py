@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics.privacy.roc import rates_above
+from fedaudit.metrics.privacy.roc import allowed_above, rates_above
 
 DRAWS = 9_999
 FEWEST = 999
@@ -34,15 +34,24 @@ class MembershipPValues:
 def true_positives_p_value(hits: int, members: int, others: int, fpr: float) -> float:
     """Return the p value of `hits` members above a threshold that `fpr` of the others may exceed.
 
-    Null hypothesis: every order of all records' scores is equally likely. With a = fpr x others,
-    rounded down, at least `hits` members are above the (a + 1)-th of the others if and only if the
-    first hits + a records contain at most a of the others, which has a hypergeometric probability.
-    Records count as independent.
+    Null hypothesis: every order of all records' scores is equally likely. Records count as
+    independent.
+    """
+    return float(chance_of_hits(np.array(hits), members, others, allowed_above(fpr, others)))
+
+
+def chance_of_hits(
+    hits: npt.NDArray[np.int64], members: int, others: int, allowed: int
+) -> npt.NDArray[np.float64]:
+    """Return the probabilities that at least so many members are above, by chance.
+
+    A member is above if at most `allowed` of the others are as high, and all orders are equally
+    likely. At least h are above if and only if, of the h + allowed highest of all, at most
+    `allowed` are others, which has a hypergeometric probability.
     """
     from scipy.stats import hypergeom
 
-    allowed = int(np.floor(fpr * others + 1e-9))
-    return float(hypergeom.cdf(allowed, members + others, others, hits + allowed))
+    return np.asarray(hypergeom.cdf(allowed, members + others, others, hits + allowed))
 
 
 def permutation_p_values(

@@ -62,6 +62,11 @@ def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
     return Estimate(area, low, high)
 
 
+def allowed_above(fpr: float, others: int) -> int:
+    """Return how many of the others a threshold may be exceeded by: `fpr` of them, rounded down."""
+    return math.floor(fpr * others + 1e-9)
+
+
 def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: float) -> Estimate:
     """Return the share of members above a threshold that at most `fpr` of the others exceed.
 
@@ -73,7 +78,7 @@ def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: floa
     from scipy.stats import binomtest
 
     inside, outside = _scores(members), np.sort(_scores(non_members))[::-1]
-    allowed = math.floor(fpr * len(outside) + 1e-9)
+    allowed = allowed_above(fpr, len(outside))
     if not allowed or allowed >= len(outside):
         raise ValueError(f"{len(outside)} others have no false positive rate of {fpr:g}.")
     hits = int((inside > outside[allowed]).sum())
