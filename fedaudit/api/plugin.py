@@ -55,6 +55,7 @@ class RoundUpdate:
     """
 
     view: Literal["client", "sum", "global"]
+    round: int
     members: tuple[str, ...]
     read: Callable[[], Update]
     """Return tensors by their PEFT names: for a sum the summed change, else the adapter's."""

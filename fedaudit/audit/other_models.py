@@ -149,6 +149,7 @@ def read_updates(
     return tuple(
         RoundUpdate(
             view=one.view,
+            round=one.round.round,
             members=one.members,
             read=one.read,
             documents=[

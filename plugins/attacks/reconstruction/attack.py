@@ -95,11 +95,12 @@ class Reconstruction(Attack):
         findings: list[Finding] = []
         revealed: list[Mapping[str, str]] = []
         hidden: dict[str, list[RoundUpdate]] = {}
-        start = context.rounds[max(context.rounds)] if context.rounds else None
+        limits: list[str] = []
         known = [d for update in context.updates for d in update.documents]
         ids_of = _token_ids(engine, [*known, *(context.held_out or ()), *context.control])
         for update in context.updates:
             scope: dict[str, object] = {"client": update.name, "view": update.view}
+            start = context.rounds.get(update.round - 1)
             found = _invert(engine, start, update, self.tokens)
             if isinstance(found, str):
                 hidden.setdefault(found, []).append(update)
@@ -108,6 +109,11 @@ class Reconstruction(Attack):
             owned = {text: ids for text, ids in ids_of.items() if text in texts}
             others = {text: ids for text, ids in ids_of.items() if text not in texts}
             recovered = [text for text, ids in owned.items() if found.gives(ids)]
+            if found.given_up and not recovered:
+                hidden.setdefault(found.given_up, []).append(update)
+                continue
+            if found.given_up:
+                limits.append(f"{self.name}: {update.name}: {found.given_up}; more may come out.")
             rows += self._rows(scope, found, owned, others, recovered)
             for text in recovered:
                 name = f"{self.name}-{update.name}-{len(findings) + 1:04d}"
@@ -122,7 +128,6 @@ class Reconstruction(Attack):
                     )
                 )
                 revealed.append({"id": name, "label": "DOCUMENT", "text": text})
-        limits = []
         for reason, updates in hidden.items():
             names = _names(updates)
             rows += [_missing(reason, {"client": name, "view": updates[0].view}) for name in names]
@@ -199,6 +204,8 @@ class InvertedUpdate:
     texts: Sequence[tuple[int, ...]]
     """Texts whose inputs all lie in the second layer's."""
     vocabulary: int
+    given_up: str = ""
+    """Why the search for texts ended before its time; empty if it did not."""
 
     def gives(self, ids: Sequence[int]) -> bool:
         """Tell whether some text has all of these tokens but the last, which has no gradient."""
@@ -236,9 +243,9 @@ def _invert(
             )
     with engine.activate(start) as model:
         tokens = find_tokens(model, first, span)
-        texts = find_texts(model, second, deeper, tokens, min(most, engine.context_length))
-    vocabulary = vocabulary_size(model)
-    return InvertedUpdate(span, tokens, texts, vocabulary)
+        length = min(most, engine.context_length)
+        texts, given_up = find_texts(model, second, deeper, tokens, length)
+    return InvertedUpdate(span, tokens, texts, vocabulary_size(model), given_up)
 
 
 def _change(before: "Matrices", update: RoundUpdate) -> "Matrices | str":
@@ -262,7 +269,10 @@ def _change(before: "Matrices", update: RoundUpdate) -> "Matrices | str":
 
 
 def _roundings(update: RoundUpdate) -> float:
-    """Return how many stored A, each rounded for itself, are behind an entry of the change."""
+    """Return how many stored A, each rounded for itself, are at most behind an entry of the change.
+
+    What members weigh is not stored; in a sum by size each weighs less than one.
+    """
     count = len(update.members)
     return {"client": 1.0, "sum": float(count), "global": 1 + 1 / count}[update.view]
 
@@ -278,6 +288,10 @@ ROWS = 512
 """The most sequences that go through the model at once."""
 BEAM = 256
 """The most beginnings that are kept; beyond, tokens do not tell texts apart."""
+REPEATED = 8
+"""The most times that a text may begin with one token: a run has one input, whatever its length."""
+TRIED = 1 << 20
+"""The most sequences that are tried in search of one update's texts."""
 
 _READS_THE_BLOCK = re.compile(r"(.*?\.(\d+)\..*?)(q_proj|k_proj|v_proj|query|key|value|c_attn)$")
 """Modules that read what comes into a layer's attention; LoRA is on some of them."""
@@ -367,15 +381,21 @@ def find_texts(
     span: UpdateSpan,
     tokens: Sequence[int],
     most: int,
-) -> list[tuple[int, ...]]:
+) -> tuple[list[tuple[int, ...]], str]:
     """Return the longest token sequences of `tokens` whose inputs of the second layer all fit.
 
-    At most `most` tokens long. More than BEAM beginnings at once tell nothing, and end the search.
-    A token and its repetitions have the same input, whatever their number: such texts are left out.
+    At most `most` tokens long. With them comes why the search was given up, empty if it was not.
+    A token and its repetitions have the same input, whatever their number: such texts are left out,
+    and so are those that begin with more than REPEATED of them.
     """
     alive: list[tuple[int, ...]] = [()]
     ended: list[tuple[int, ...]] = []
+    tried, given_up = 0, ""
     for _ in range(most):
+        tried += len(alive) * len(tokens)
+        if tried > TRIED:
+            given_up = f"more than {TRIED:,} beginnings of texts would have to be tried"
+            break
         grown = [(*text, token) for text in alive for token in tokens]
         if not grown:
             break
@@ -383,7 +403,8 @@ def find_texts(
         kept = [text for text, fits in zip(grown, inside, strict=True) if fits]
         begun = {text[:-1] for text in kept}
         ended += [text for text in alive if text and text not in begun]
-        alive = kept
+        alive = [text for text in kept if len(text) <= REPEATED or len(set(text)) > 1]
         if len(alive) > BEAM:
-            alive = []
-    return [text for text in ended + alive if len(set(text)) > 1]
+            given_up = f"more than {BEAM} beginnings of texts fit: tokens do not tell them apart"
+            break
+    return [text for text in ended + alive if len(set(text)) > 1], given_up

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fedaudit_plugins.attacks.reconstruction import attack as reconstruction
 from fedaudit_plugins.attacks.reconstruction.span import update_span
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,6 +54,7 @@ def trainer(fresh_base, tmp_path):
         adapters.write(tensors_of(model, "made"), options, tmp_path / name)
         return RoundUpdate(
             view="client",
+            round=2,
             members=(name,),
             read=lambda: adapters.read(tmp_path / name),
             documents=documents(*texts, *UNTOUCHED),
@@ -77,6 +79,7 @@ def together(view, start, clients):
 
     return RoundUpdate(
         view=view,
+        round=2,
         members=tuple(name for client in clients for name in client.members),
         read=read,
         documents=[document for client in clients for document in client.documents],
@@ -186,6 +189,25 @@ def test_without_the_rounds_start_nothing_is_said(trainer):
     [row] = inverted(None, train("a", sgd, [RECORD])).measurements
     assert row.value is None
     assert "only rounds after the first" in row.reason
+
+
+def test_an_earlier_round_than_the_one_before_is_not_where_it_began(trainer):
+    train, start = trainer
+    [row] = inverted(start, replace(train("a", sgd, [RECORD]), round=3)).measurements
+    assert row.value is None
+    assert "only rounds after the first" in row.reason
+
+
+@pytest.mark.parametrize(("name", "reason"), [("TRIED", "would have to be tried"), ("BEAM", "fit")])
+def test_a_search_that_was_given_up_is_no_absence_of_a_leak(trainer, monkeypatch, name, reason):
+    train, start = trainer
+    update = train("a", sgd, [RECORD])
+    monkeypatch.setattr(f"{reconstruction.__name__}.{name}", 0)
+    result = inverted(start, update)
+    [row] = result.measurements
+    assert row.value is None
+    assert reason in row.reason
+    assert reason in result.limits[0]
 
 
 def moved(seed, inputs, rows, width, size):
