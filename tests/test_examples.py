@@ -89,6 +89,30 @@ def test_an_adapter_is_audited_and_the_exit_code_is_the_verdicts(started, tmp_pa
     assert sum("letters" in one for one in rows) == len(document["findings"])
 
 
+@pytest.mark.parametrize(
+    ("audited", "reported", "shown"),
+    [(0, 0, True), (1, 0, True), (7, 5, True), (2, 0, False), (6, 0, False)],
+)
+def test_the_gate_ends_as_the_audit_and_shows_no_earlier_report(tmp_path, audited, reported, shown):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/fedaudit").write_text(
+        f"#!/bin/sh\necho $1 >> log\n[ $1 = audit ] && exit {audited}\nexit {reported}\n"
+    )
+    (tmp_path / "bin/fedaudit").chmod(0o755)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/report.json").write_text("of an earlier run")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    words = ("base", "adapter", "own.jsonl", "victim.jsonl", "baseline.json", "out")
+    done = subprocess.run(
+        [str(EXAMPLES / "ci_gate.sh"), *words],
+        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == audited
+    called = (tmp_path / "log").read_text().split()
+    assert ("report" in called) == shown
+    assert ("The verdict stands" in done.stderr) == bool(shown and reported)
+
+
 def test_a_joint_audit_takes_the_steps_of_its_page():
     script = (EXAMPLES / "joint_audit.sh").read_text("utf-8")
     page = (ROOT / "docs/joint.md").read_text("utf-8")

@@ -74,9 +74,9 @@ def attempt(
 
     A trial is a function, by its module and name: it is given what JSON can hold, yields what it is
     about to open, and returns what JSON can hold. Its module is imported before there are limits.
-    What it raises is left to whoever does the same here. `without` names modules that the process
-    cannot import. Raises TrialEnded where the process did not come to an end by itself,
-    and InputError where the trial does.
+    What it raises, the caller will meet in doing the same. `without` names modules that the process
+    cannot import. Raises TrialEnded where the process did not come to an end by itself, and
+    InputError where the trial does.
     """
     return receive(trial, question, (), seconds=seconds, memory=memory, most=0, without=without)
 
@@ -242,12 +242,21 @@ def _save_outputs(
     for line in iter(lambda: stream.readline(LONGEST), b""):
         for message in _lines(line):
             if "bytes" in message:
-                path = places[int(message["place"])]
-                _save(stream, path, int(message["bytes"]), most)
+                path, size = _place(message, places)
+                _save(stream, path, size, most)
                 written.add(path)
             else:
                 messages = [message]
     return written, messages
+
+
+def _place(message: dict[str, Any], places: Sequence[Path]) -> tuple[Path, int]:
+    """Return where a file goes and its bytes; TrialEnded for what no trial of ours says."""
+    position, size = message.get("place"), message["bytes"]
+    if isinstance(position, int) and isinstance(size, int) and size >= 0:
+        with suppress(IndexError):
+            return places[position if position >= 0 else len(places)], size
+    raise TrialEnded("", "it named a file that was not asked for")
 
 
 def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
@@ -265,7 +274,8 @@ def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
 def _lines(written: bytes) -> Iterator[dict[str, Any]]:
     for line in written.splitlines():
         with suppress(ValueError):  # the process was ended within it
-            yield json.loads(line)
+            if isinstance(message := json.loads(line), dict):
+                yield message
 
 
 def _answer(code: int, messages: list[dict[str, Any]], seconds: float, memory: int) -> Any:
@@ -278,8 +288,8 @@ def _answer(code: int, messages: list[dict[str, Any]], seconds: float, memory: i
 
 
 def _exit_reason(code: int, seconds: float, memory: int) -> str:
-    late = (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL)
-    if code in late:
+    late = ("SIGALRM", "SIGXCPU", "SIGKILL")  # Windows has none of them
+    if code < 0 and signal.Signals(-code).name in late:
         return f"it takes over {seconds:.0f} seconds"
     room = f"it takes over {memory / 2**30:g} GiB of memory"
     if code == _NO_MEMORY:
@@ -315,7 +325,7 @@ def _run_trial(module: object) -> NoReturn:
     """Do the trial that stdin asks for, with limits, and end this process."""
     request = json.load(sys.stdin)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries print, too, and that must not be read as an answer
     os.chdir(request["folder"])
     trial = getattr(module, request["trial"])
     limit(request["seconds"], request["memory"])
@@ -344,7 +354,7 @@ def _send_steps(steps: Iterator[str | Output], out: IO[bytes]) -> None:
         say({"refused": str(error)})
     except MemoryError:
         raise
-    except Exception:  # whoever does the same without limits will see it
+    except Exception:  # the caller meets it without limits
         say({"answer": None})
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
@@ -102,3 +103,12 @@ def giving(asked):
         yield f"file {place}"
         yield sandbox.Output(place, text.encode())
     return len(asked)
+
+
+def shouting(text):
+    """Say what no trial says, as what runs a stranger's code could."""
+    for number in range(3, 64):
+        with suppress(OSError):
+            os.write(number, text.encode())
+    yield from ()
+    return 1

@@ -136,3 +136,20 @@ def test_what_ends_while_it_gives_is_told(tmp_path):
         receive(None, [tmp_path / "a"], "aborting")
     with pytest.raises(sandbox.TrialEnded, match="it takes over 1 seconds"):
         receive(None, [tmp_path / "a"], "busy", seconds=1.0)
+
+
+@pytest.mark.parametrize("place", [1, -1])
+def test_a_file_that_was_not_asked_for_is_refused(tmp_path, place):
+    with pytest.raises(sandbox.TrialEnded, match=r"^it named a file that was not asked for$"):
+        receive([[place, "x"]], [tmp_path / "a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", ["-1", "1.5", '"x"', "null"])
+def test_a_file_of_impossible_size_is_refused(tmp_path, size):
+    with pytest.raises(sandbox.TrialEnded, match="not asked for"):
+        receive(f'{{"place": 0, "bytes": {size}}}\n', [tmp_path / "a"], "shouting")
+
+
+def test_what_is_said_besides_is_not_heard():
+    assert attempt("shouting", '5\n[{"answer": 2}]\n{"ans\n') == 1
