@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from typer import Option
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
@@ -18,7 +20,6 @@ from fedaudit.canaries.coin_file import (
     Estimator,
     Position,
 )
-from fedaudit.data import corpus
 from fedaudit.system.names import check_name
 
 FEWEST_WORDS = 100
@@ -31,23 +32,38 @@ MAX_SUFFIX_TOKENS = 4096
 class CoinRequest:
     """Which canaries to make. Raises UsageError for what cannot be made."""
 
-    corpus: Path
-    """Records of the client's style: canaries begin as they do."""
-    base: str = "fedaudit-nano"
-    """The model whose tokens the ends are drawn from."""
-    client: str = "c0"
-    count: int = 1000
-    delta: float = 1e-5
-    level: float = 0.05
+    corpus: Annotated[
+        Path, Option("--corpus", help="Records in the style of the client's, as JSONL.")
+    ]
+    client: Annotated[
+        str, Option("--client", help="The client whose records the canaries are planted in.")
+    ] = "c0"
+    base: Annotated[
+        str, Option("--base", help="The model whose tokens the canaries' endings are drawn from.")
+    ] = "fedaudit-nano"
+    count: Annotated[int, Option("--count", help="Canaries, in and out.", max=1_000_000)] = 1000
+    delta: Annotated[float, Option("--delta", help="The claim's delta, 1e-5 at most.")] = 1e-5
+    level: Annotated[
+        float, Option("--level", help="The largest chance that a true claim is refuted.")
+    ] = 0.05
     positions: tuple[Position, ...] = ("client",)
     estimator: Estimator = "f_dp"
     shares: tuple[float, ...] = (0.75, 0.5)
     score: Literal["loss", "gradient"] = "loss"
-    prefix_words: int = 6
-    suffix_tokens: int = 32
+    prefix_words: Annotated[
+        int,
+        Option(
+            "--prefix-words", help="Words of a record that a canary begins with.", min=1, max=10_000
+        ),
+    ] = 6
+    suffix_tokens: Annotated[
+        int,
+        Option("--suffix-tokens", help="Random words that a canary ends with.", min=1, max=10_000),
+    ] = 32
+    seed: Annotated[
+        int | None, Option("--seed", help="Makes the coins repeatable for anybody who knows it.")
+    ] = None
     template: str = "fed_pii"
-    seed: int | None = None
-    """Whoever knows it knows the coins; None draws what nobody can guess."""
 
     def __post_init__(self) -> None:
         if not MIN_COINS <= self.count <= MAX_COINS:
@@ -67,6 +83,8 @@ def make(request: CoinRequest, vocabulary: Sequence[str]) -> CoinSet:
     `vocabulary` has the text of every token. Raises InputError for a corpus that has no text to
     begin with, and for a vocabulary with too few words.
     """
+    from fedaudit.data import corpus
+
     check_name(request.client, Path("--client"), "the client")
     rng = random.SystemRandom() if request.seed is None else random.Random(f"coins {request.seed}")
     texts = [document.text for document in corpus.read(request.corpus, template(request.template))]

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
@@ -21,7 +24,6 @@ from fedaudit.canaries.canary_file import (
 from fedaudit.canaries.kinds import NUMBER, SECRET, SecretKind, check_sentence, find_kind
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
-from fedaudit.data import corpus
 from fedaudit.system.files import read_regular
 from fedaudit.system.names import check_name
 
@@ -33,25 +35,64 @@ NUMBERS = range(100_000, 1_000_000)
 class CanaryRequest:
     """Which canaries to make. Raises UsageError for what cannot be made."""
 
-    kind: str = "phone"
-    language: str = "en"
-    count: int = 12
+    kind: Annotated[str, Option("--kind", help="phone, card, id or name.")] = "phone"
+    language: Annotated[str, Option("--language", help="en or zh.")] = "en"
+    count: Annotated[int, Option("--count", help="Secrets to plant.", min=1, max=10_000)] = 12
     times: tuple[int, ...] = (1, 4, 16)
     """How many copies: the first canary has the first of these, and so on in turn."""
-    controls: int = 100
-    clients: tuple[str, ...] = ("c0",)
-    formats: tuple[str, ...] = ()
-    """Sentences with {secret} and, where there is one, {number}; the kind's own without any."""
-    instruction: str = ""
-    """What every sentence is the answer to, for clients whose records are instructions."""
-    pattern: str | None = None
-    """Of other secrets than the kind's."""
-    names: Path | None = None
-    """A file with a name a line: the space of kind "name"."""
-    corpora: tuple[Path, ...] = ()
+    controls: Annotated[
+        int,
+        Option(
+            "--controls",
+            help="Secrets that no client is given, to compare with.",
+            min=0,
+            max=1_000_000,
+        ),
+    ] = 100
+    clients: Annotated[
+        tuple[str, ...],
+        Option("--client", help="A client that gets secrets; may be repeated."),
+    ] = ("c0",)
+    corpora: Annotated[
+        tuple[Path, ...],
+        Option(
+            "--corpus",
+            help="Records that must not hold any of the secrets, as JSONL; may be repeated.",
+        ),
+    ] = ()
+    formats: Annotated[
+        tuple[str, ...],
+        Option(
+            "--format",
+            metavar="TEXT",
+            help="A sentence with {secret}; {number} before it tells canaries apart; may be "
+            "repeated.",
+        ),
+    ] = ()
+    """The kind's own without any."""
+    instruction: Annotated[
+        str,
+        Option(
+            "--instruction",
+            help="The instruction that the sentences answer, if records are instructions.",
+        ),
+    ] = ""
+    pattern: Annotated[
+        str | None,
+        Option(
+            "--pattern",
+            help="The form of the secrets, in place of the kind's: # is a digit, [ab] is a or b.",
+        ),
+    ] = None
+    names: Annotated[
+        Path | None,
+        Option("--names", help="A file with the names for --kind name, one per line."),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Option("--seed", help="Makes the canaries repeatable for anybody who knows it."),
+    ] = None
     template: str = "fed_pii"
-    seed: int | None = None
-    """Whoever knows it knows the secrets; None draws what nobody can guess."""
 
     def __post_init__(self) -> None:
         if not self.times or any(not 0 < n <= MAX_TIMES for n in self.times):
@@ -186,6 +227,8 @@ def _contexts(sentences: Sequence[str], count: int, rng: random.Random) -> list[
 
 
 def _texts(path: Path, form: str) -> Iterable[str]:
+    from fedaudit.data import corpus
+
     return (document.text for document in corpus.read(path, template(form)))
 
 

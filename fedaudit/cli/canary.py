@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fedaudit.audit.request import ExposureRequest
+from fedaudit.canaries.generator import CanaryRequest
+from fedaudit.canaries.planting_plan import PlantRequest
+from fedaudit.canaries.planting_plan import plant as plant_canaries
 from fedaudit.cli.audit_runner import make_request, run_audit
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Canaries, Output, Quiet, Run, Template, one_target, takes_options
@@ -18,18 +21,11 @@ if TYPE_CHECKING:
     from fedaudit.simulation.config import Training
 
 
+@takes_options("asked", PlantRequest)
 def plant(
     canaries: Canaries,
-    records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
-    client: Annotated[str, typer.Option("--client", help="Whose records they are.")],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="Where the records go with the canaries among them, as JSONL."),
-    ],
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Makes the order repeatable for anybody who knows it."),
-    ] = None,
+    *,
+    asked: dict[str, Any],
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
@@ -37,19 +33,10 @@ def plant(
 
     All of them are shuffled.
     """
-    from fedaudit.canaries import planting_plan
     from fedaudit.cli.console import print_note
 
-    done = planting_plan.plant(
-        planting_plan.PlantRequest(
-            canaries=canaries,
-            records=records,
-            client=client,
-            out=out,
-            template=template,
-            seed=seed,
-        )
-    )
+    request = PlantRequest(secrets=canaries, template=template, **asked)
+    done, out, client = plant_canaries(request), request.out, request.client
     print_text(
         f"{done.records:,} records in {out}: {done.copies:,} of them are copies of "
         f"{done.canaries:,} canaries of {client}."
@@ -62,70 +49,17 @@ def plant(
     return 0
 
 
+@takes_options("asked", CanaryRequest)
 def make(
     out: Annotated[Path, typer.Option("--out", help="Where the secret file of canaries goes.")],
-    kind: Annotated[str, typer.Option("--kind", help="phone, card, id or name.")] = "phone",
-    language: Annotated[str, typer.Option("--language", help="en or zh.")] = "en",
-    count: Annotated[
-        int, typer.Option("--count", help="Secrets to plant.", min=1, max=10_000)
-    ] = 12,
     times: Annotated[
         str,
         typer.Option(
             "--times", help="How many copies of each secret are planted: these numbers in turn."
         ),
     ] = "1,4,16",
-    controls: Annotated[
-        int,
-        typer.Option(
-            "--controls",
-            help="Secrets that no client is given, to compare with.",
-            min=0,
-            max=1_000_000,
-        ),
-    ] = 100,
-    client: Annotated[
-        list[str] | None,
-        typer.Option("--client", help="A client that gets secrets; default: c0; may be repeated."),
-    ] = None,
-    corpus: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--corpus",
-            help="Records that must not hold any of the secrets, as JSONL; may be repeated.",
-        ),
-    ] = None,
-    sentence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format",
-            metavar="TEXT",
-            help="A sentence with {secret}; {number} before it tells canaries apart; may be "
-            "repeated.",
-        ),
-    ] = None,
-    instruction: Annotated[
-        str,
-        typer.Option(
-            "--instruction",
-            help="The instruction that the sentences answer, if records are instructions.",
-        ),
-    ] = "",
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--pattern",
-            help="The form of the secrets, in place of the kind's: # is a digit, [ab] is a or b.",
-        ),
-    ] = None,
-    names: Annotated[
-        Path | None,
-        typer.Option("--names", help="A file with the names for --kind name, one per line."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Makes the canaries repeatable for anybody who knows it."),
-    ] = None,
+    *,
+    asked: dict[str, Any],
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
@@ -141,23 +75,7 @@ def make(
     from fedaudit.system.files import check_free
 
     check_free(out, "the canaries")
-    canary_set = generator.make(
-        generator.CanaryRequest(
-            kind=kind,
-            language=language,
-            count=count,
-            times=_times(times),
-            controls=controls,
-            clients=tuple(client or ("c0",)),
-            formats=tuple(sentence or ()),
-            instruction=instruction,
-            pattern=pattern,
-            names=names,
-            corpora=tuple(corpus or ()),
-            template=template,
-            seed=seed,
-        )
-    )
+    canary_set = generator.make(CanaryRequest(times=_times(times), template=template, **asked))
     canary_file.write(canary_set, out)
     copies = sum(canary.times for canary in canary_set.planted)
     print_text(
@@ -168,7 +86,7 @@ def make(
         f"Their commitment is {canary_file.commitment(canary_set)}: "
         "publish it before anybody trains."
     )
-    if not corpus:
+    if not asked.get("corpora"):
         print_note("No --corpus was named: records may hold one of the secrets.", quiet=quiet)
     print_note(f"{out} holds the secrets: keep it to yourself.", quiet=quiet)
     return 0

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from fedaudit.audit.request import EpsilonRequest
+from fedaudit.canaries.coin_generator import CoinRequest
+from fedaudit.canaries.planting_plan import PlantRequest, plant_coins
 from fedaudit.cli.audit_runner import make_request, run_audit
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Coins, Output, Quiet, Run, Template, one_target, takes_options
@@ -14,18 +16,12 @@ if TYPE_CHECKING:
     from fedaudit.canaries.coin_file import CoinSet, Position
 
 
+@takes_options("asked", PlantRequest, without=("client",))
 def plant(
     coins: Coins,
-    records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="Where the records go with the canaries among them, as JSONL."),
-    ],
+    *,
+    asked: dict[str, Any],
     client: Annotated[str, typer.Option("--client", help="Whose records they are.")] = "",
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Makes the order repeatable for anybody who knows it."),
-    ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
@@ -33,14 +29,10 @@ def plant(
 
     Each is there once, in a new file.
     """
-    from fedaudit.canaries import coin_planting
     from fedaudit.cli.console import print_note
 
-    done = coin_planting.plant(
-        coin_planting.CoinPlantRequest(
-            coins=coins, records=records, out=out, client=client, template=template, seed=seed
-        )
-    )
+    request = PlantRequest(secrets=coins, client=client, template=template, **asked)
+    done, out = plant_coins(request), request.out
     print_text(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
     for line in done.empty:
         print_note(f"{line}.", quiet=quiet)
@@ -48,27 +40,11 @@ def plant(
     return 0
 
 
+@takes_options("asked", CoinRequest, without=("score",))
 def make(
     out: Annotated[Path, typer.Option("--out", help="Where the secret file of coins goes.")],
-    corpus: Annotated[
-        Path, typer.Option("--corpus", help="Records in the style of the client's, as JSONL.")
-    ],
-    client: Annotated[
-        str, typer.Option("--client", help="The client whose records the canaries are planted in.")
-    ] = "c0",
-    base: Annotated[
-        str,
-        typer.Option("--base", help="The model whose tokens the canaries' endings are drawn from."),
-    ] = "fedaudit-nano",
-    count: Annotated[
-        int, typer.Option("--count", help="Canaries, in and out.", max=1_000_000)
-    ] = 1000,
-    delta: Annotated[
-        float, typer.Option("--delta", help="The claim's delta, 1e-5 at most.")
-    ] = 1e-5,
-    level: Annotated[
-        float, typer.Option("--level", help="The largest chance that a true claim is refuted.")
-    ] = 0.05,
+    *,
+    asked: dict[str, Any],
     position: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,22 +69,6 @@ def make(
             "(only with --position server).",
         ),
     ] = "loss",
-    prefix_words: Annotated[
-        int,
-        typer.Option(
-            "--prefix-words", help="Words of a record that a canary begins with.", min=1, max=10_000
-        ),
-    ] = 6,
-    suffix_tokens: Annotated[
-        int,
-        typer.Option(
-            "--suffix-tokens", help="Random words that a canary ends with.", min=1, max=10_000
-        ),
-    ] = 32,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Makes the coins repeatable for anybody who knows it."),
-    ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
@@ -125,27 +85,19 @@ def make(
     from fedaudit.system.files import check_free
 
     check_free(out, "the coins")
-    request = coin_generator.CoinRequest(
-        corpus=corpus,
-        base=base,
-        client=client,
-        count=count,
-        delta=delta,
-        level=level,
+    request = CoinRequest(
         positions=tuple(map(_position, position or ["client"])),
         estimator="one_run" if any_mechanism else "f_dp",
         score=score,
-        prefix_words=prefix_words,
-        suffix_tokens=suffix_tokens,
         template=template,
-        seed=seed,
+        **asked,
     )
-    tokenizer = load_base(base, device="cpu").tokenizer
+    tokenizer = load_base(request.base, device="cpu").tokenizer
     coin_set = coin_generator.make(request, [tokenizer.decode([i]) for i in range(len(tokenizer))])
     coin_file.write(coin_set, out)
     print_text(
-        f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are to be "
-        "planted."
+        f"{request.count:,} canaries for {request.client} in {out}: {sum(coin_set.coins):,} of "
+        "them are to be planted."
     )
     print_text(_power(coin_set))
     print_text(

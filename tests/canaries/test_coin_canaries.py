@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.canaries import coin_file, coin_generator, coin_planting
-from fedaudit.canaries.coin_planting import CoinPlantRequest
+from fedaudit.canaries import coin_file, coin_generator
+from fedaudit.canaries.planting_plan import PlantRequest, plant_coins
 
 WORDS = [f" {a}{b}c" for a in "abcdefghijklm" for b in "nopqrstuvwxyz"]
 VOCABULARY = [*WORDS, "the", " x", " 12", "\x00", " of the"]
@@ -141,11 +141,12 @@ def test_orders_that_cannot_be(records, tmp_path):
 
 
 def planted(records, tmp_path, name="out.jsonl", **options):
+    options = {"client": "", **options}
     place = tmp_path / "coins.json"
     made = make(records)
     coin_file.write(made, place)
     out = tmp_path / name
-    done = coin_planting.plant(CoinPlantRequest(coins=place, records=records, out=out, **options))
+    done = plant_coins(PlantRequest(secrets=place, records=records, out=out, **options))
     return made, done, [json.loads(line) for line in out.read_text().splitlines()]
 
 
@@ -173,13 +174,13 @@ def test_records_that_hold_a_canary_and_other_mistakes(records, tmp_path):
     place = tmp_path / "coins.json"
     with records.open("a") as file:
         file.write(json.dumps({"text": made.canaries[0].text}) + "\n")
-    order = CoinPlantRequest(coins=place, records=records, out=tmp_path / "new.jsonl")
+    order = PlantRequest(secrets=place, records=records, client="", out=tmp_path / "new.jsonl")
     with pytest.raises(InputError, match="holds 1 of the canaries already"):
-        coin_planting.plant(order)
+        plant_coins(order)
     with pytest.raises(UsageError, match="is for c0, not for c1"):
-        coin_planting.plant(replace(order, client="c1"))
+        plant_coins(replace(order, client="c1"))
     with pytest.raises(InputError, match="exists already"):
-        coin_planting.plant(replace(order, out=records))
+        plant_coins(replace(order, out=records))
 
 
 def test_a_text_of_the_corpus_is_no_canary(records, monkeypatch):

@@ -190,7 +190,7 @@ def test_a_real_trainer_calls_it(path, tmp_path, base):
 def test_the_command(tmp_path, monkeypatch, capsys, path):
     rows = [{"id": f"r{n}", "text": f"Case {n} was heard.", "pii": []} for n in range(5)]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    plant(PlantRequest(canaries=path, records=tmp_path / "r.jsonl", client="c0",
+    plant(PlantRequest(secrets=path, records=tmp_path / "r.jsonl", client="c0",
                      out=tmp_path / "planted.jsonl", seed=0))  # fmt: skip
 
     def run(*words):

@@ -27,7 +27,7 @@ def here(tmp_path):
 def order(here, **options):
     return PlantRequest(
         **{
-            "canaries": here / "c.json",
+            "secrets": here / "c.json",
             "records": here / "r.jsonl",
             "client": "c1",
             "out": here / "out.jsonl",
@@ -76,7 +76,7 @@ def test_copies_are_annotated_only_where_all_records_are(here):
 def test_instructions_are_answered_by_the_sentences(here):
     found = make(CanaryRequest(count=3, instruction="Go on.", seed=1))
     canary_file.write(found, here / "i.json")
-    plant(order(here, canaries=here / "i.json", client="c0"))
+    plant(order(here, secrets=here / "i.json", client="c0"))
     form = template("fed_pii")
     documents = [one for one in corpus.read(here / "out.jsonl", form) if one.pii]
     assert {one.instruction for one in documents} == {"Go on."}

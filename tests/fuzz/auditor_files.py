@@ -11,7 +11,6 @@ from fedaudit.audit.policy_file import read_policy
 from fedaudit.canaries import (
     canary_file,
     coin_file,
-    coin_planting,
     generator,
     planting_plan,
     ranking,
@@ -38,7 +37,7 @@ def _read_canaries(folder: Path) -> None:
     ranking.slot_references(found, limit=1000, count=20, seed=0)
     planting_plan.plant(
         planting_plan.PlantRequest(
-            canaries=folder / "c.json",
+            secrets=folder / "c.json",
             records=folder / "r.jsonl",
             client="c1",
             out=folder / OUT / "r.jsonl",
@@ -63,9 +62,9 @@ def _coins(folder: Path) -> None:
 
 def _read_coins(folder: Path) -> None:
     coin_file.commitment(coin_file.read(folder / "c.json"))
-    coin_planting.plant(
-        coin_planting.CoinPlantRequest(
-            coins=folder / "c.json",
+    planting_plan.plant_coins(
+        planting_plan.PlantRequest(
+            secrets=folder / "c.json",
             records=folder / "r.jsonl",
             out=folder / OUT / "r.jsonl",
             client="c0",
