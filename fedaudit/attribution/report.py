@@ -75,7 +75,11 @@ def decided_report(
         },
         start_time=start_time,
         base=scores.base,
-        data=_decided_files(scores, path, committed.status, log, len(combinations)),
+        data=[
+            file_row(path, len(scores.rounds), "scored round"),
+            *commitments_row(committed.status),
+            *([file_row(log, len(combinations), "logged round")] if log else []),
+        ],
         measurements=[
             *committed.rows,
             *(
@@ -95,17 +99,6 @@ def decided_report(
         seeds={},
         device="cpu",
     )
-
-
-def _decided_files(
-    scores: Scores, path: Path, status: CommitmentCheck | None, log: Path | None, logged: int
-) -> list[dict[str, Any]]:
-    """Return the report's rows for the files that a decision over scores reads."""
-    return [
-        file_row(path, len(scores.rounds), "scored round"),
-        *commitments_row(status),
-        *([file_row(log, logged, "logged round")] if log else []),
-    ]
 
 
 def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: int) -> list[str]:

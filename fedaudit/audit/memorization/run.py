@@ -217,7 +217,12 @@ def _match_all(
         for model in continuations
     ]
     overlaps = matching.compare_all(
-        _pairs(continuations, beside),
+        {
+            (split.suffix, continuation.text)
+            for model, rows in zip(continuations, beside, strict=True)
+            for continuation, candidates in zip(model.texts, rows, strict=True)
+            for _, split in candidates
+        },
         ORIGINAL if protocol.compat else DEFAULT,
         workers=request.workers,
         progress=watch("comparing texts"),
@@ -234,19 +239,6 @@ def _match_all(
         for model, row in zip(continuations, answers, strict=True)
     ]
     return matches, [matching.paraphrase_caveats(scorer, lambda: _detector(request))]
-
-
-def _pairs(
-    continuations: Sequence[ModelContinuations],
-    beside: Sequence[Sequence[Sequence[tuple[str, splits.PrefixSuffix]]]],
-) -> set[tuple[str, str]]:
-    """Return the distinct (suffix, continuation) pairs to compare."""
-    return {
-        (split.suffix, continuation.text)
-        for model, rows in zip(continuations, beside, strict=True)
-        for continuation, candidates in zip(model.texts, rows, strict=True)
-        for _, split in candidates
-    }
 
 
 def _scorer(request: MemorizationRequest) -> Paraphraser | None:

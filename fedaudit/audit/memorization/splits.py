@@ -143,7 +143,7 @@ def _cut(
         )
         if result is not None:
             cut, begin = result
-            yield cut if is_whole else _after(cut, ahead.ids, begin)
+            yield cut if is_whole else replace(cut, prompt=(*ahead.ids, *cut.prompt[begin:]))
 
 
 def _tokenize(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
@@ -208,11 +208,6 @@ def _count_output_tokens(document: Document, offsets: Sequence[tuple[int, int]])
     begin = document.text.rfind(document.output) if document.output else -1
     end = begin + len(document.output)
     return sum(first < end and last > begin for first, last in offsets) if begin >= 0 else 0
-
-
-def _after(split: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuffix:
-    """Return the split text with only the header before its prefix."""
-    return replace(split, prompt=(*header, *split.prompt[begin:]))
 
 
 def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:

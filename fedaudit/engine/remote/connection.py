@@ -149,7 +149,15 @@ class RemoteConnection:
             if server:
                 self._check_alike(server, urls)
         if record_fact:
-            for name, value in _facts(tuned, base, abilities).items():
+            for name, value in {
+                "the server's model": tuned.model,
+                "the server's base": base.model if base else "none",
+                "the server's protocol": abilities.api,
+                "what prompts are sent as": "tokens" if abilities.token_ids else "text",
+                "how prompts are scored": abilities.scoring or "not at all",
+                "samples a request": "several" if abilities.n else "one",
+                "the server's context": str(abilities.context),
+            }.items():
                 record_fact(name, value)
         self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, CompletionCache(cache))
         return self.engine
@@ -223,18 +231,3 @@ class RemoteConnection:
             if same_texts(first, answers) == 0:
                 problem = f"answers otherwise than {urls[0]}: is {server.model} the same on both"
                 raise TargetError(server.client.failed(problem, url).rstrip(".") + "?")
-
-
-def _facts(
-    tuned: CompletionServer, base: CompletionServer | None, abilities: ServerAbilities
-) -> dict[str, str]:
-    """Return the facts that must not change when an audit is resumed, or answers cannot compare."""
-    return {
-        "the server's model": tuned.model,
-        "the server's base": base.model if base else "none",
-        "the server's protocol": abilities.api,
-        "what prompts are sent as": "tokens" if abilities.token_ids else "text",
-        "how prompts are scored": abilities.scoring or "not at all",
-        "samples a request": "several" if abilities.n else "one",
-        "the server's context": str(abilities.context),
-    }

@@ -52,12 +52,8 @@ def judge_instrument(measurements: Iterable[Measurement]) -> list[Judgement]:
             f"The instrument: {_SENTENCES[row.metric](row.value, row.scope.get('option'))}.",
             RULE,
             row,
-            _limit(row),
+            f"{'above' if row.metric == 'mean_gain' else 'at most'} {row.baseline or 0:g}",
         )
         for row in measurements
         if row.kind == KIND and row.metric in _SENTENCES and row.value is not None
     ]
-
-
-def _limit(row: Measurement) -> str:
-    return f"{'above' if row.metric == 'mean_gain' else 'at most'} {row.baseline or 0:g}"

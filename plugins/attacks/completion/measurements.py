@@ -53,7 +53,16 @@ def result(
         )
     rows += _verdict_rows(plugin, scope, continued, judged, seed)
     if base is not None:
-        rows.append(_least_likely(plugin, scope, splits, evidence))
+        rows.append(
+            Measurement(
+                kind="extraction",
+                plugin=plugin,
+                metric="p_value",
+                value=min((e.p_value for e in evidence.values()), default=1.0),
+                n=len(splits),
+                scope={"source": "tuned-not-base", "test": "likelihood", **scope},
+            )
+        )
     rows += _query_rows(plugin, scope, continued)
     if held_out is not None:
         rows += _held_out_rows(plugin, scope, continued, judged, held_out, seed)
@@ -210,23 +219,6 @@ def _outcomes(continued: ContinuedDocuments, indices: Sequence[int]) -> list[Rec
         )
         for i, split in ((i, continued.splits[i]) for i in indices)
     ]
-
-
-def _least_likely(
-    plugin: str,
-    scope: Mapping[str, object],
-    splits: Sequence[DocumentSplit],
-    evidence: Mapping[int, Evidence],
-) -> Measurement:
-    """Return the smallest p-value, of any of the documents that were tried; 1 where none came."""
-    return Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric="p_value",
-        value=min((e.p_value for e in evidence.values()), default=1.0),
-        n=len(splits),
-        scope={"source": "tuned-not-base", "test": "likelihood", **scope},
-    )
 
 
 def _numbered_hits(
