@@ -47,7 +47,7 @@ def compare(
 ) -> Overlap:
     """Return the overlap of a generated text with a training text (PAN 2014; Lee et al. 2023).
 
-    `compat` reproduces the published program with its defects; docs/overlap.md lists the
+    `compat` reproduces the published program with its defects; docs/choices.md lists the
     differences. `settings` replace the published thresholds and override `compat`.
     """
     chosen = settings or (ORIGINAL if compat else DEFAULT)

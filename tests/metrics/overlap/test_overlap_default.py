@@ -1,4 +1,4 @@
-"""What the default leaves out of the published program, as docs/overlap.md lists it."""
+"""What the default leaves out of the published program, as docs/choices.md lists it."""
 
 import pytest
 
