@@ -152,7 +152,7 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
         f"{count[True]} claims hold, {count[False]} fail, {count[None]} are open."
     )
     yield ""
-    yield "| | claim of the paper | measured | source |"
+    yield "| | claim | measured | source |"
     yield "| --- | --- | --- | --- |"
     blocks = [
         (title, kept[name])
@@ -176,7 +176,7 @@ def _block_lines(
 ) -> Iterator[str]:
     """Yield the claims that were measured beside a study, as a table."""
     yield ""
-    yield "| | claim of the paper | measured | source |"
+    yield "| | claim | measured | source |"
     yield "| --- | --- | --- | --- |"
     for name, claim in block.items():
         if name not in sources:
@@ -210,7 +210,7 @@ def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     )
     if turned:
         yield ""
-        yield "| claim of the paper | with the first seeds | with the others |"
+        yield "| claim | with the first seeds | with the others |"
         yield "| --- | --- | --- |"
     for claim, again in turned:
         cells = (

@@ -57,6 +57,7 @@ class AuditResults:
 
 Watcher = Callable[[str], Progress]
 Tell = Callable[[str], None]
+ShareAnswers = Callable[[Engine], Engine]
 DryRun = Callable[[Engine], object]
 
 
@@ -79,6 +80,8 @@ class AuditPipeline(ABC, Generic[InputsT]):
     watch: Watcher = no_watcher
     kept: AnswerCache | None = None
     """The cache with the answers of earlier runs, to which this run adds its own."""
+    share: ShareAnswers | None = None
+    """Returns an engine that asks nothing again which another audit has asked of the same model."""
     tell: Tell = no_listener
     """Called with what the user should know before a server is asked."""
 
@@ -178,6 +181,13 @@ class AuditPipeline(ABC, Generic[InputsT]):
         """Return the engine for the audited model, and the fingerprint of its base."""
         return access.load_engine(self.audited, self.form, self.request, self.kept)
 
+    def _sharing(self, engine: Engine) -> Engine:
+        """Return an engine that shares answers with other audits.
+
+        A deployed defence shares none: they depend on the client whose keys are used.
+        """
+        return engine if self.share is None or self.audited.deployment else self.share(engine)
+
     def _ask(self) -> "MeasuredModel":
         """Ask the model all questions, in this process or behind a server."""
         served = self.audited.served
@@ -185,7 +195,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
             if note := factory.startup_note(self.request.engine):
                 self.tell(note)
             engine, sha256 = self.load_engine()
-            measured = self.measure(engine)
+            measured = self.measure(self._sharing(engine))
             caveats = tuple(factory.finish(engine))
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)
         dry = copy(self)

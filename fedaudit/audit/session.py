@@ -23,7 +23,15 @@ from fedaudit.audit.request import (
     AuditRequest,
 )
 from fedaudit.audit.resolve import pipeline_of, resolve
-from fedaudit.audit.run import Audit, AuditPipeline, Tell, Watcher, no_listener, no_watcher
+from fedaudit.audit.run import (
+    Audit,
+    AuditPipeline,
+    ShareAnswers,
+    Tell,
+    Watcher,
+    no_listener,
+    no_watcher,
+)
 from fedaudit.audit.stored_request import from_table, to_table
 from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.cache.answers import (
@@ -258,8 +266,16 @@ def _load_shard(folder: Path) -> AnswerCache:
 REPORT, REVEALED = "report.json", "revealed.jsonl"
 
 
-def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
-    """Run an audit without a folder, so that neither answers nor a report are kept."""
+def run_audit(
+    request: AuditRequest,
+    redactor: Redactor,
+    watch: Watcher = no_watcher,
+    share: ShareAnswers | None = None,
+) -> Audit:
+    """Run an audit without a folder, so that neither answers nor a report are kept.
+
+    `share` wraps the engine in one that has answers of other audits of models of the same base.
+    """
     pipeline = pipeline_of(request)
     inputs = resolve(request, InputReader())
     return pipeline(
@@ -267,6 +283,7 @@ def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_wat
         fingerprint=pipeline.fingerprint_of(inputs),
         redactor=lambda: redactor,
         watch=watch,
+        share=share,
     ).run()
 
 

@@ -7,6 +7,7 @@ Here whole answers are kept, texts and scores, because only the attack knows how
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from fedaudit.api.engine import (
@@ -18,7 +19,7 @@ from fedaudit.api.engine import (
     TokenStatistics,
 )
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Completion, GenerationRequest, Target
+from fedaudit.api.records import Completion, Target
 from fedaudit.cache.answers import AnswerCache, batch_size, target_identity
 
 FIRST = 2**14
@@ -37,20 +38,23 @@ class CachingEngine(EngineWrapper):
     """Answers from the cache where it can; asks the engine for the rest and keeps its answers.
 
     In the audit of one shard only the shard's questions are asked. All others get empty answers,
-    which are not reported.
+    which are not reported. With `whole`, continuations are not ended where they can begin with none
+    of the strings looked for, so that an audit which looks for others finds them here as well.
     """
 
-    def __init__(self, engine: Engine, cache: AnswerCache) -> None:
+    def __init__(self, engine: Engine, cache: AnswerCache, *, whole: bool = False) -> None:
         super().__init__(engine)
-        self.cache = cache
+        self.cache, self.whole = cache, whole
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
         """Continue every prompt."""
+        batch = replace(batch, stop_strings=None) if self.whole else batch
         requests = batch.requests
 
-        def ask(piece: Sequence[GenerationRequest], progress: Progress) -> list[Any]:
+        def ask(asked: Sequence[int], progress: Progress) -> list[Any]:
+            piece = [requests[index] for index in asked]
             completions = self.engine.generate(
                 target, replace(batch, requests=piece), progress=progress
             )
@@ -82,7 +86,9 @@ class CachingEngine(EngineWrapper):
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
-            ask=lambda piece, progress: self.engine.score(target, piece, progress=progress),
+            ask=lambda asked, progress: self.engine.score(
+                target, [sequences[index] for index in asked], progress=progress
+            ),
             fits=_is_score_row,
             progress=progress,
         )
@@ -96,7 +102,8 @@ class CachingEngine(EngineWrapper):
     ) -> list[TokenStatistics]:
         """Measure every token of every sequence."""
 
-        def ask(piece: TokenRows, progress: Progress) -> list[Any]:
+        def ask(asked: Sequence[int], progress: Progress) -> list[Any]:
+            piece = [sequences[index] for index in asked]
             statistics = self.engine.token_statistics(target, piece, progress=progress)
             return [
                 [list(s.log_probability), list(s.mean), list(s.deviation), list(s.first)]
@@ -120,20 +127,32 @@ class CachingEngine(EngineWrapper):
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score every sequence of every group; a group is one question."""
+        """Score every sequence of every group; a group is of one shard."""
+        sequences = [sequence for group in groups for sequence in group]
+        group_of = [number for number, group in enumerate(groups) for _ in group]
+
+        def ask(asked: Sequence[int], progress: Progress) -> list[Any]:
+            missing = [
+                [sequences[index] for index in indices]
+                for _, indices in groupby(asked, group_of.__getitem__)
+            ]
+            scored = self.engine.score_groups(target, missing, progress=progress)
+            return [row for rows in scored for row in rows]
+
         answers = self._answer(
             ("groups", *_target_key(target)),
-            groups,
-            prompts=[group[0] if group else () for group in groups],
-            sizes=[sum(map(len, group)) for group in groups],
-            ask=lambda piece, progress: self.engine.score_groups(target, piece, progress=progress),
-            fits=_are_score_rows,
+            sequences,
+            prompts=[groups[number][0] for number in group_of],
+            sizes=list(map(len, sequences)),
+            ask=ask,
+            fits=_is_score_row,
             progress=progress,
         )
-        return [
-            [_zeros(sequence) for sequence in group] if answer is None else answer
-            for group, answer in zip(groups, answers, strict=True)
-        ]
+        rows = iter(
+            _zeros(sequence) if answer is None else answer
+            for sequence, answer in zip(sequences, answers, strict=True)
+        )
+        return [list(islice(rows, len(group))) for group in groups]
 
     def _answer(
         self,
@@ -142,14 +161,14 @@ class CachingEngine(EngineWrapper):
         *,
         prompts: Sequence[Sequence[int]],
         sizes: Sequence[int],
-        ask: Callable[[Sequence[Item], Progress], list[Any]],
+        ask: Callable[[Sequence[int], Progress], list[Any]],
         fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
         """Return the answer to every question; None for questions of another shard.
 
-        `sizes` are the tokens of each question; `fits` tells whether a value from the cache is a
-        valid answer to a question.
+        `sizes` are the tokens of each question; `ask` answers those with the given indices, `fits`
+        tells whether a value from the cache is a valid answer to a question.
         """
         answers: list[Any] = [None] * len(questions)
         done, total = 0, sum(sizes)
@@ -165,7 +184,7 @@ class CachingEngine(EngineWrapper):
                 d: value for d, value in zip(by_digest, kept, strict=True) if value is not None
             }
             if missing := [digest for digest in by_digest if digest not in known]:
-                asked = [questions[by_digest[digest][0]] for digest in missing]
+                asked = [by_digest[digest][0] for digest in missing]
                 fresh = ask(asked, _share(progress, done, size, total))
                 self.cache.add(identity, missing, fresh, len(fresh))
                 known |= dict(zip(missing, fresh, strict=True))
@@ -206,15 +225,6 @@ def _is_completion(samples: int, answer: Any) -> bool:
         and all(isinstance(text, str) for text in texts)
         and len(tokens) in (0, samples)
         and all(isinstance(row, list) and {type(token) for token in row} <= {int} for row in tokens)
-    )
-
-
-def _are_score_rows(group: TokenRows, answer: Any) -> bool:
-    """Tell whether an answer has a row of log-probabilities for every sequence of a group."""
-    return (
-        isinstance(answer, list)
-        and len(answer) == len(group)
-        and all(map(_is_score_row, group, answer))
     )
 
 

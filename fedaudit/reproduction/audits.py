@@ -1,7 +1,7 @@
 """The audits of one variant of a study: who attacks whom, and through which model."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,8 @@ from fedaudit.api.templates import template
 from fedaudit.audit.clients import list_clients
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.records import HELD_OUT
-from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
-from fedaudit.audit.run import Audit, Watcher
-from fedaudit.audit.session import run_audit
+from fedaudit.audit.request import AuditRequest, CrossClientRequest, ExtractionRequest
+from fedaudit.audit.run import Audit
 from fedaudit.canaries import canary_file
 from fedaudit.config import registry
 from fedaudit.config.profile import OTHERS, Variant
@@ -28,38 +27,39 @@ from fedaudit.simulation.data.partition import corpus_of
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
-    from fedaudit.report.redaction import Redactor
+
+RunAudit = Callable[[AuditRequest], Audit]
 
 
 def audit_variant(
-    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, run: RunAudit
 ) -> Iterator["Report"]:
     """Yield the report of every audit of a variant whose federation is in `folder`."""
     if not variant.attacks:
         return
     if variant.trace:
-        yield from _traced_reports(variant, folder, config, redactor, watch)
+        yield from _traced_reports(variant, folder, config, run)
         return
     common = _common(variant, folder, config)
     if variant.matrix:
         request = CrossClientRequest(clients=list_clients(folder, (), InputReader()), **common)
-        yield run_audit(request, redactor, watch).report
+        yield run(request).report
     elif variant.clients:
-        yield from _client_reports(variant, folder, config, common, redactor, watch)
+        yield from _client_reports(variant, folder, config, common, run)
     else:
         common["held_out"] = folder / HELD_OUT if "membership" in variant.attacks else None
         common["client"] = deployed_client(variant, folder)
         if variant.copies:
             for number, files in _records_by_copies(variant, folder, config):
                 by_copies = ExtractionRequest(**files, **common)
-                yield _add_scope({"copies": number}, run_audit(by_copies, redactor, watch).report)
+                yield _add_scope({"copies": number}, run(by_copies).report)
             return
         extraction_request = ExtractionRequest(
             prefixes=folder / f"data/{variant.attacker}.jsonl",
             victim=_victims(variant, folder, config),
             **common,
         )
-        audit = run_audit(extraction_request, redactor, watch)
+        audit = run(extraction_request)
         extra = _frequencies(folder, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
@@ -72,13 +72,13 @@ def traced_rounds(variant: Variant, config: Simulation) -> list[tuple[int, float
 
 
 def _traced_reports(
-    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, run: RunAudit
 ) -> Iterator["Report"]:
     """Yield the reports of a variant for one round's adapter after the other."""
     model_scope = {} if variant.model == "global" else {"model": variant.model}
     for number, passed in traced_rounds(variant, config):
         round_variant = replace(variant, trace=0, round=number)
-        for report in audit_variant(round_variant, folder, config, redactor, watch):
+        for report in audit_variant(round_variant, folder, config, run):
             yield _add_scope({"round": number, "passed": passed, **model_scope}, report)
 
 
@@ -181,8 +181,7 @@ def _client_reports(
     folder: Path,
     config: Simulation,
     common: Mapping[str, Any],
-    redactor: "Redactor",
-    watch: Watcher,
+    run: RunAudit,
 ) -> Iterator["Report"]:
     """Yield the reports of attacks in which each client's own documents are the target."""
     deployed = is_deployed(variant, folder)
@@ -194,7 +193,7 @@ def _client_reports(
             common = {**common, **_local_adapter_option(variant, folder, config, client)}
             request = ExtractionRequest(prefixes=data, client=target_client, **common)
             where = {"client": client, **({"records": name} if name else {})}
-            yield _add_scope(where, run_audit(request, redactor, watch).report)
+            yield _add_scope(where, run(request).report)
 
 
 def _local_adapter_option(

@@ -5,22 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.audit.request import ExposureRequest, InferenceRequest
-from fedaudit.audit.run import Watcher
-from fedaudit.audit.session import run_audit
 from fedaudit.canaries import canary_file
 from fedaudit.config.profile import Variant
-from fedaudit.reproduction.audits import deployed_client
+from fedaudit.reproduction.audits import RunAudit, deployed_client
 from fedaudit.simulation.config import Simulation
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
-    from fedaudit.report.redaction import Redactor
 
 RANKING = "ranking"
 
 
 def measure_inference_and_exposure(
-    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, run: RunAudit
 ) -> Iterator["Report"]:
     """Yield the reports of inference and exposure, each where the variant asks for it.
 
@@ -44,7 +41,7 @@ def measure_inference_and_exposure(
             round=last if variant.round >= 0 and variant.model == "global" else None,
             **common,
         )
-        yield run_audit(request, redactor, watch).report
+        yield run(request).report
     if variant.exposure:
         exposed = ExposureRequest(canaries=folder / canary_file.OWNER, round=last, **common)
-        yield run_audit(exposed, redactor, watch).report
+        yield run(exposed).report

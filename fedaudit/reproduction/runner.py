@@ -14,6 +14,7 @@ from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.engine.parallel import ray_cluster
+from fedaudit.reproduction.answers import remove_answers
 from fedaudit.reproduction.claims import check_claims, check_claims_of_seed, compare_figures
 from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
@@ -177,6 +178,8 @@ def run_study(
     locked = lock(lock_path(federations.parent, scale), digests, used)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
+    for task in flat:
+        remove_answers(task.folder)
     by_seed = {
         seed: _measured_by_variant(profile, chosen, tasks[seed], group)
         for seed, group in outcomes_by_seed.items()

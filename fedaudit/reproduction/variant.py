@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -20,12 +21,13 @@ from fedaudit.audit.clients import list_clients
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.memorization import rows
 from fedaudit.audit.request import MemorizationRequest, Protocol
-from fedaudit.audit.run import Watcher
 from fedaudit.audit.session import run_audit
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.config.options import build_settings
 from fedaudit.config.profile import Variant
 from fedaudit.engine import environment
-from fedaudit.reproduction.audits import audit_variant, is_deployed
+from fedaudit.reproduction.answers import open_answers
+from fedaudit.reproduction.audits import RunAudit, audit_variant, is_deployed
 from fedaudit.reproduction.instruments import measure_inference_and_exposure
 from fedaudit.reproduction.outcome_cache import (
     VariantOutcome,
@@ -91,12 +93,16 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
             evaluated_round=variant.round,
         )
     training = 0.0 if resumed else monotonic() - start_time
-    reports = [
-        *audit_variant(variant, folder, config, task.redactor, watch.bar),
-        *_attribution_reports(variant, folder, config, watch),
-        *measure_memorization(variant, folder, config, task.redactor, watch.bar),
-        *measure_inference_and_exposure(variant, folder, config, task.redactor, watch.bar),
-    ]
+    with open_answers(folder, config) as answers:
+        # Audits by copies ask the same prompts and look for other strings.
+        share = partial(CachingEngine, cache=answers, whole=variant.copies)
+        run = partial(run_audit, redactor=task.redactor, watch=watch.bar, share=share)
+        reports = [
+            *audit_variant(variant, folder, config, run),
+            *_attribution_reports(variant, folder, config, watch),
+            *measure_memorization(variant, folder, config, run),
+            *measure_inference_and_exposure(variant, folder, config, run),
+        ]
     rows = [row for report in reports for row in report.measurements]
     rows = [
         *done.measurements,
@@ -159,7 +165,7 @@ def _attribution_reports(
 
 
 def measure_memorization(
-    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, run: RunAudit
 ) -> Iterator["Report"]:
     """Yield the report of a variant's memorization, if it has a `memorize` table.
 
@@ -183,7 +189,7 @@ def measure_memorization(
     )
     start_time = datetime.now(UTC)
     try:
-        yield run_audit(request, redactor, watch).report
+        yield run(request).report
     except TooShortError as error:
         yield _unmeasured_report(variant.name, request, start_time, str(error))
 

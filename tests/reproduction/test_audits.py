@@ -5,12 +5,14 @@ import json
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.progress import no_progress
 from fedaudit.config.profile import Variant
-from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction import audits
 from fedaudit.reproduction.audits import audit_variant
 from fedaudit.simulation.config import Simulation
+
+
+def run_nothing(request):
+    pytest.fail("an audit was run")
 
 
 def test_a_corpus_that_nobody_has_is_refused(tmp_path, monkeypatch):
@@ -23,8 +25,7 @@ def test_a_corpus_that_nobody_has_is_refused(tmp_path, monkeypatch):
     variant = Variant(
         name="by corpus", attacks=("ranking",), clients=("c0",), corpora=("legal", "bamk")
     )
-    redactor = Redactor(bytes(32))
     with pytest.raises(UsageError) as refused:
-        list(audit_variant(variant, tmp_path, Simulation(clients=2), redactor, no_progress))
+        list(audit_variant(variant, tmp_path, Simulation(clients=2), run_nothing))
     # c1, who has that corpus, is not attacked.
     assert str(refused.value) == ("variant by corpus: No corpus named 'bamk'. There is: legal.")

@@ -7,12 +7,10 @@ import pytest
 from study_report import study_report
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.canaries import canary_file
 from fedaudit.canaries.generator import CanaryRequest, make
 from fedaudit.config.profile import Variant
-from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction import audits
 from fedaudit.reproduction.audits import audit_variant
 from fedaudit.simulation.config import Simulation
@@ -42,7 +40,7 @@ def federation_folder(tmp_path, monkeypatch):
     return folder
 
 
-def asked(variant, folder, monkeypatch):
+def asked(variant, folder):
     """Return what is asked of `extract`: the copies, and the texts in each file."""
     row = Measurement(kind="extraction", plugin="verbatim", metric="coverage", value=0.5, scope={})
     found = []
@@ -50,32 +48,29 @@ def asked(variant, folder, monkeypatch):
     def texts(path):
         return sorted(json.loads(line)["text"] for line in path.read_text().splitlines())
 
-    def run(request, redactor, watch):
+    def run(request):
         [member] = request.members
         found.append([texts(path) for path in (request.input_path, request.victim_path, member)])
         return SimpleNamespace(report=study_report(row), revealed=())
 
-    monkeypatch.setattr(audits, "run_audit", run)
-    reports = audit_variant(
-        variant, folder, Simulation(clients=3), Redactor(bytes(32)), lambda title: no_progress
-    )
+    reports = audit_variant(variant, folder, Simulation(clients=3), run)
     copies = [report.measurements[0].scope["copies"] for report in reports]
     return dict(zip(copies, found, strict=True))
 
 
-def test_records_of_all_other_clients(federation_folder, monkeypatch):
+def test_records_of_all_other_clients(federation_folder):
     variant = Variant(name="v", attacks=("verbatim",), victim="others", copies=True)
     one, two, three = ["Once in c1.", "Once in c2."], ["Twice in c1.", "Twice in c2."], ["Three."]
-    assert asked(variant, federation_folder, monkeypatch) == {
+    assert asked(variant, federation_folder) == {
         1: [["Own."], one, sorted(two + three)],
         2: [["Own."], two, sorted(one + three)],
         3: [["Own."], three, sorted(one + two)],
     }
 
 
-def test_records_of_one_victim(federation_folder, monkeypatch):
+def test_records_of_one_victim(federation_folder):
     variant = Variant(name="v", attacks=("verbatim",), victim="c1", copies=True)
-    found = asked(variant, federation_folder, monkeypatch)
+    found = asked(variant, federation_folder)
     assert {number: victim for number, (_, victim, _) in found.items()} == {
         1: ["Once in c1."],
         2: ["Twice in c1."],
@@ -83,12 +78,12 @@ def test_records_of_one_victim(federation_folder, monkeypatch):
     assert found[1][2] == ["Once in c2.", "Three.", "Twice in c1.", "Twice in c2."]
 
 
-def test_records_that_all_come_equally_often_are_refused(federation_folder, monkeypatch):
+def test_records_that_all_come_equally_often_are_refused(federation_folder):
     for client in ("c1", "c2"):
         (federation_folder / f"data/{client}.jsonl").write_text(json.dumps({"text": client}))
     variant = Variant(name="v", attacks=("verbatim",), victim="others", copies=True)
     with pytest.raises(UsageError, match="variant v: every record comes 1 times"):
-        asked(variant, federation_folder, monkeypatch)
+        asked(variant, federation_folder)
 
 
 @pytest.mark.parametrize(

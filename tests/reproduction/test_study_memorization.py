@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
+from fedaudit.audit.session import run_audit
 from fedaudit.config.profile import parse
 from fedaudit.report.document import write
 from fedaudit.reproduction import variant as variants
@@ -122,9 +124,8 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
     table = {"name": "long", "memorize": {"prefix_length": 300}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     config = replace(small, device="cpu")
-    [report] = variants.measure_memorization(
-        variant, federation.path, config, None, lambda title: None
-    )
+    run = partial(run_audit, redactor=None)
+    [report] = variants.measure_memorization(variant, federation.path, config, run)
     why = "no client has a text of at least 320 tokens"
     assert [(row.metric, row.value, row.n, row.reason) for row in report.measurements] == [
         (metric, None, 0, why) for metric in ("mr_total", "mr_intra", "mr_inter")
@@ -144,14 +145,14 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
 def test_a_variant_without_the_table_measures_nothing():
     variant = parse({**PROFILE, "study": [{"name": "none"}], "claims": []}).study[0]
     assert variant.memorize is None
-    assert list(variants.measure_memorization(variant, Path("nowhere"), None, None, None)) == []
+    assert list(variants.measure_memorization(variant, Path("nowhere"), None, None)) == []
 
 
 def test_a_wrong_option_is_named_with_the_nearest(federation, small):
     table = {"name": "a", "memorize": {"prefix_lenght": 3}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     with pytest.raises(UsageError, match=r"variant a memorize.*Did you mean 'prefix_length'"):
-        list(variants.measure_memorization(variant, federation.path, small, None, None))
+        list(variants.measure_memorization(variant, federation.path, small, None))
 
 
 def ratio(value, low, high, n, variant, *, metric="mr_inter", reason=""):
@@ -202,15 +203,15 @@ def test_bounds_stay_shares():
         ({"model": "central"}, "central/002", None),
     ],
 )
-def test_what_is_measured_is_the_variants_to_say(
-    federation, small, monkeypatch, table, adapter, number
-):
+def test_what_is_measured_is_the_variants_to_say(federation, small, table, adapter, number):
     asked = []
-    monkeypatch.setattr(variants, "run_audit", lambda r, *_: asked.append(r) or Done())
     variant = parse({**PROFILE, "study": [{"name": "a", "memorize": {}, **table}], "claims": []})
-    assert list(
-        variants.measure_memorization(variant.study[0], federation.path, small, None, None)
-    ) == [0]
+
+    def run(request):
+        asked.append(request)
+        return Done()
+
+    assert list(variants.measure_memorization(variant.study[0], federation.path, small, run)) == [0]
     [request] = asked
     assert request.adapter == (adapter and str(federation.path / adapter))
     assert request.round == number

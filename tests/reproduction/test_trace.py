@@ -9,24 +9,19 @@ import pytest
 from study_report import study_report
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
-from fedaudit.report.redaction import Redactor
-from fedaudit.reproduction import audits
 from fedaudit.reproduction.audits import audit_variant, traced_rounds
 from fedaudit.reproduction.claims import find_row
 from fedaudit.reproduction.pooling import average_ratios, average_rouge_over_clients
 from fedaudit.simulation.config import Simulation
 
 
-@pytest.fixture
-def requests(monkeypatch):
-    """Return what is asked of `extract`, which is answered by one row that tells the adapter."""
-    asked = []
+class Requests(list):
+    """What is asked of `extract`, which is answered by one row that tells the adapter."""
 
-    def run(request, redactor, watch):
-        asked.append(request)
+    def __call__(self, request):
+        self.append(request)
         number = -1.0 if request.round is None else float(request.round)
         where = {"source": "tuned", "adapter": str(request.adapter)}
         row = Measurement(
@@ -34,12 +29,14 @@ def requests(monkeypatch):
         )
         return SimpleNamespace(report=study_report(row), revealed=())
 
-    monkeypatch.setattr(audits, "run_audit", run)
-    return asked
+
+@pytest.fixture
+def requests():
+    return Requests()
 
 
-def rows(variant, place, config):
-    found = audit_variant(variant, place, config, Redactor(b"k" * 32), lambda title: no_progress)
+def rows(variant, place, config, run):
+    found = audit_variant(variant, place, config, run)
     return [row for report in found for row in report.measurements]
 
 
@@ -64,7 +61,7 @@ def test_rounds_are_spread_evenly_up_to_the_last():
 
 def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
     variant = Variant(name="v", attacks=("discoverable",), victim="c1", trace=2)
-    found = rows(variant, place, small)
+    found = rows(variant, place, small, requests)
     assert [request.round for request in requests] == [1, 2]
     assert {request.target for request in requests} == {str(place)}
     assert {request.victim_path for request in requests} == {place / "data/c1.jsonl"}
@@ -77,7 +74,7 @@ def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
 
 
 def test_the_victims_are_all_clients(place, small, requests):
-    rows(Variant(name="v", attacks=("discoverable",), victim="*"), place, small)
+    rows(Variant(name="v", attacks=("discoverable",), victim="*"), place, small, requests)
     [request] = requests
     assert request.victim_path == place.parents[1] / "records/abc/everybody.jsonl"
     lines = request.victim_path.read_text("utf-8").splitlines()
@@ -96,7 +93,7 @@ def test_every_clients_own_model_is_asked_about_its_own(place, small, requests, 
     variant = Variant(
         name="v", attacks=("discoverable",), clients=("*",), model="local", trace=trace
     )
-    found = rows(variant, place, small)
+    found = rows(variant, place, small, requests)
     wanted = [(place / f"local/{who}/{number}", who) for number in last for who in ("c0", "c1")]
     assert [(request.adapter, request.input_path.stem) for request in requests] == [
         (str(adapter), who) for adapter, who in wanted
@@ -107,7 +104,7 @@ def test_every_clients_own_model_is_asked_about_its_own(place, small, requests, 
 
 def test_the_central_models_rounds(place, small, requests):
     variant = Variant(name="v", attacks=("discoverable",), model="central", trace=2)
-    found = rows(variant, place, small)
+    found = rows(variant, place, small, requests)
     assert {row.scope["model"] for row in found} == {"central"}
     assert [request.adapter for request in requests] == [
         str(place / f"central/{number}") for number in ("001", "002")

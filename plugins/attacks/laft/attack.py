@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from fedaudit.api import AttackContext, InputError, Progress, UpTo, UsageError
+from fedaudit.api import AttackContext, InputError, Progress, UpTo, UsageError, unwrap_engine
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
@@ -60,8 +60,9 @@ def tuned_copy(
     from fedaudit.engine.local import LocalEngine
     from fedaudit.engine.parallel.engine import ParallelEngine
 
-    engine = context.engine.local if isinstance(context.engine, ParallelEngine) else context.engine
-    if not isinstance(engine, LocalEngine) or context.tuned.heading is not None:
+    processes = unwrap_engine(context.engine, ParallelEngine)
+    engine = processes.local if processes else unwrap_engine(context.engine, LocalEngine)
+    if engine is None or context.tuned.heading is not None:
         raise UsageError(
             "A copy can only be tuned of a model whose weights are here: for a federation that "
             "answers through a defence, name the global adapter's --round."
