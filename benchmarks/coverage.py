@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.config import profile
-from fedaudit.config.coverage import CoverageEntry, PaperCoverage
+from fedaudit.config.profile import CoverageEntry, PaperCoverage
 from fedaudit.reproduction.study_lock import claim_digests
 
 ROOT = Path(__file__).parents[1]

@@ -36,7 +36,7 @@ from fedaudit.api.records import Document
 from fedaudit.config import profile, registry
 from fedaudit.config.options import build
 from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of, with_adapter
-from fedaudit.engine.training.prefix_tree import PrefixTree
+from fedaudit.engine.training.loss import PrefixTree
 from fedaudit.federation import adapters
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus

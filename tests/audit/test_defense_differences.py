@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.estimates import Estimate
-from fedaudit.audit.defenses.differences import effect, recommendations
+from fedaudit.audit.defenses.study import effect, recommendations
 from fedaudit.audit.defenses.training import DefenseOutcome, LeakShare, read_outcome, write_outcome
 from fedaudit.metrics.intervals import wilson
 

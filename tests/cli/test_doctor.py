@@ -2,7 +2,7 @@ import pytest
 
 from fedaudit import nano
 from fedaudit.cli.doctor_checks import checks
-from fedaudit.system import landlock, sandbox
+from fedaudit.system import sandbox
 
 
 def test_a_fit_machine(run):
@@ -14,12 +14,12 @@ def test_a_fit_machine(run):
     assert [line.split(":")[0] for line in lines] == [f"ok      {title}" for title in titles]
 
 
-@pytest.mark.parametrize("known", [landlock.version(), 0])
+@pytest.mark.parametrize("known", [sandbox.version(), 0])
 def test_what_holds_of_files_of_others(known, monkeypatch):
     held = sandbox.attempt("fedaudit.system.sandbox.protections", None, seconds=5.0)
     limits = ["limits on memory", "limits on time", "limits on open files"]
-    rights = ["no writing", "no programs"] if landlock.version() else []
-    assert held == limits + rights + (["no TCP"] if landlock.version() >= 4 else [])
+    rights = ["no writing", "no programs"] if sandbox.version() else []
+    assert held == limits + rights + (["no TCP"] if sandbox.version() >= 4 else [])
     monkeypatch.setattr(sandbox, "attempt", lambda *_, **__: held if known else limits)
     said = dict(checks())["files of others"]()
     assert ("does not cover" in said) == (known < 4)

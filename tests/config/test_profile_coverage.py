@@ -9,8 +9,7 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.config import profile
-from fedaudit.config.coverage import CoverageEntry, PaperCoverage, sources
-from fedaudit.config.profile import Select, load, parse
+from fedaudit.config.profile import CoverageEntry, PaperCoverage, Select, load, parse, sources
 
 ROOT = Path(__file__).parents[2]
 PRINTED = {

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.conversion import rederivation
+from fedaudit.conversion import pipeline
 from fedaudit.federation import adapters
 
 NAME = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
@@ -22,7 +22,7 @@ def write(place, values):
 
 def fitted(place, whole, **clients):
     folders = {who: write(place / who, values) for who, values in clients.items()}
-    return rederivation.fit(write(place / "global", whole), folders)
+    return pipeline.fit(write(place / "global", whole), folders)
 
 
 def test_distances_are_those_of_a_hand_computation(tmp_path):
@@ -51,21 +51,21 @@ def test_weights_of_a_mean_are_found(tmp_path_factory, counts, seed):
     found = fitted(place, (share @ drawn).tolist(), **clients)
     weights = {f"c{n}": float(count) for n, count in enumerate(counts)}
     assert found.is_mean(weights)
-    assert found.is_mean(rederivation.weights_of([found]))
+    assert found.is_mean(pipeline.weights_of([found]))
 
 
 def test_rounds_that_share_clients_share_a_scale(tmp_path):
     a, b, c = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]
     first = fitted(tmp_path / "1", [0.75, 0.25, 0.0, 0.0], a=a, b=b)  # 3 : 1
     second = fitted(tmp_path / "2", [0.0, 0.2, 0.8, 0.0], b=b, c=c)  # 1 : 4
-    found = rederivation.weights_of([first, second])  # 3 : 1 : 4, with a mean of 1 before c
+    found = pipeline.weights_of([first, second])  # 3 : 1 : 4, with a mean of 1 before c
     assert found["a"] / found["b"] == pytest.approx(3.0, rel=1e-5)
     assert found["c"] / found["b"] == pytest.approx(4.0, rel=1e-5)
 
 
 def test_plain_means_give_equal_weights(tmp_path):
     found = fitted(tmp_path, [0.5, 0.5, 0.0, 0.0], a=[1.0, 0, 0, 0], b=[0, 1.0, 0, 0])
-    assert rederivation.weights_of([found]) == {"a": 1.0, "b": 1.0}
+    assert pipeline.weights_of([found]) == {"a": 1.0, "b": 1.0}
 
 
 def test_one_client_alone_is_its_own_mean(tmp_path):
@@ -79,7 +79,7 @@ def test_adapters_of_other_tensors_are_not_compared(tmp_path):
     whole = write(tmp_path / "global", [1.0, 2.0, 3.0, 4.0])
     tensors = {NAME.format("A"): torch.zeros(2, 3), NAME.format("B"): torch.zeros(1, 2)}
     adapters.write(tensors, CONFIG, tmp_path / "c0")
-    assert rederivation.fit(whole, {"c0": tmp_path / "c0"}) is None
+    assert pipeline.fit(whole, {"c0": tmp_path / "c0"}) is None
     del tensors[NAME.format("B")]
     adapters.write(tensors, CONFIG, tmp_path / "c1")
-    assert rederivation.fit(whole, {"c1": tmp_path / "c1"}) is None
+    assert pipeline.fit(whole, {"c1": tmp_path / "c1"}) is None

@@ -8,7 +8,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.drawing_prompts import masked_prompts
+from fedaudit.extraction.prefix_attack import masked_prompts
 
 TUNED = Target(name="tuned", adapter="x")
 

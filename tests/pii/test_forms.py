@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.pii.surrogates import MAKERS, OTHER_MAKERS, surrogate_like
+from fedaudit.pii.masking import MAKERS, OTHER_MAKERS, surrogate_like
 from fedaudit.pii.taxonomy import category, taxonomy
 
 LABELS = sorted(
@@ -143,10 +143,10 @@ def test_short_numbers_that_pass_luhn_by_chance_are_numbers(number):
 
 @pytest.mark.parametrize("label", ["PERSON", "ALIAS"])
 def test_no_part_of_a_name_is_its_own_pseudonym(label, monkeypatch):
-    from fedaudit.pii import surrogates
+    from fedaudit.pii import masking
 
     drawn = iter(["Joan Lee", "Ann Hughes", "Joan Hughes", "LEE Joan"])
-    monkeypatch.setattr(surrogates, "_name", lambda old, rng: next(drawn))
+    monkeypatch.setattr(masking, "_name", lambda old, rng: next(drawn))
     assert surrogate_like("Mr Ann Lee", label, random.Random(1)) == "Mr Joan Hughes"
 
 

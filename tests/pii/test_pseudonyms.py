@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fedaudit.nano.generator import corpus
 from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
-from fedaudit.pii.masking import assign_pseudonyms
-from fedaudit.pii.surrogates import surrogate_like
+from fedaudit.pii.masking import assign_pseudonyms, surrogate_like
 
 PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
 CARD = "6222 0000 1111 222"

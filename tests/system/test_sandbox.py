@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.api.errors import InputError
-from fedaudit.system import landlock, sandbox
+from fedaudit.system import sandbox
 
 
 @pytest.fixture(autouse=True, params=[True, False] if sandbox.FORKS else [False])
@@ -89,17 +89,17 @@ def test_a_process_that_ends_on_its_own_is_told(name, how):
     assert ended.value.step == {"aborting": "the end", "leaving": "the exit"}[name]
 
 
-@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+@pytest.mark.skipif(not sandbox.version(), reason="the kernel has no Landlock")
 def test_nothing_is_written_started_or_connected(tmp_path):
     (tmp_path / "old").write_text("as it was")
     done = attempt("forbidden", str(tmp_path))
-    assert done == ([] if landlock.version() >= 4 else ["connected"])
+    assert done == ([] if sandbox.version() >= 4 else ["connected"])
     assert [path.read_text() for path in tmp_path.iterdir()] == ["as it was"]
 
 
 def test_without_landlock_it_goes_on(monkeypatch):
-    monkeypatch.setattr(landlock, "version", lambda: 0)
-    assert landlock.restrict() == 0
+    monkeypatch.setattr(sandbox, "version", lambda: 0)
+    assert sandbox.restrict() == 0
 
 
 def test_a_trial_imports_nothing_from_the_working_directory(monkeypatch, tmp_path):

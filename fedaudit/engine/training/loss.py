@@ -1,20 +1,200 @@
-"""The loss of a batch of sequences, at the cost of the tokens that are learned."""
+"""The loss of a batch of sequences, at the cost of the tokens that are learned.
+
+Records of a federation begin alike, with a template or an instruction, and some occur twice. What a
+model with standard attention computes for a token depends on the tokens before it alone, so tokens
+that follow the same prefix are one node. Linear layers, norms and the output layer process every
+node once, as one long text without padding; attention sees each sequence by itself. The loss and
+its gradient are those of the padded batch: nothing is approximated.
+"""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from peft import PeftModel
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from fedaudit.engine.attention import attention_function, has_standard_attention
 from fedaudit.engine.batching import padded_length
+from fedaudit.engine.compatibility import recomputes_activations
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
-from fedaudit.engine.training import prefix_tree
 from fedaudit.engine.training.cross_entropy import mean_cross_entropy
-from fedaudit.engine.training.logits import logits_at
-from fedaudit.engine.training.prefix_tree import MAX_SHARE, PrefixTree
+from fedaudit.engine.training.logits import last_layer_at, logits_at
+
+NAME = "fedaudit_prefix_tree"
+
+MAX_SHARE = 0.95
+"""A tree is worth its cost if it has at most this share of the padded batch's tokens."""
+
+MAX_PREDICTING = 0.75
+"""The last layer leaves nodes out if at most this share of them predicts a label."""
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefixTree:
+    """The distinct prefixes of a batch of sequences, each as the node of its last token."""
+
+    tokens: Integers
+    """Of each node."""
+    rows: Integers
+    """The node of each token, (sequences, longest), without sequences that are prefixes of others;
+    padding is node 0."""
+    flat_indices: Integers
+    """Where each node first occurs in the flattened rows."""
+    label_counts: Integers
+    """How many sequences have each node's token as a label."""
+
+    @classmethod
+    def from_sequences(
+        cls, sequences: Sequence[Sequence[int]], read: Sequence[int]
+    ) -> "PrefixTree":
+        """Return the tree of sequences; the first `read` tokens of each are no labels."""
+        lengths = np.array([len(sequence) for sequence in sequences])
+        rows = np.zeros((len(sequences), lengths.max()), dtype=np.int64)
+        column = np.arange(rows.shape[1])
+        tokens: list[int] = []
+        kept: list[int] = []
+        flat_indices: list[Integers] = []
+        before: int | None = None
+        # In lexicographic order, a sequence shares with its neighbour what it shares with any. In
+        # reverse, a sequence that is a prefix of others comes after them and has no new node.
+        for number in sorted(range(len(rows)), key=lambda n: tuple(sequences[n]), reverse=True):
+            sequence = sequences[number]
+            shared = 0 if before is None else _common_length(sequences[before], sequence)
+            if before is not None:
+                rows[number, :shared] = rows[before, :shared]
+            if new := len(sequence) - shared:
+                rows[number, shared : len(sequence)] = len(tokens) + np.arange(new)
+                flat_indices.append(len(kept) * len(column) + column[shared : len(sequence)])
+                kept.append(number)
+                tokens += sequence[shared:]
+            before = number
+        begins = np.maximum(np.array(read), 1)  # no token predicts the first one
+        is_label = (column >= begins[:, None]) & (column < lengths[:, None])
+        label_counts = np.bincount(rows[is_label], minlength=len(tokens))
+        return cls(np.array(tokens), rows[kept], np.concatenate(flat_indices), label_counts)
+
+    @property
+    def positions(self) -> Integers:
+        """The position of each node in its sequences."""
+        positions: Integers = self.flat_indices % self.rows.shape[1]
+        return positions
+
+    def predictions(self) -> tuple[Integers, Integers]:
+        """Return the nodes whose token is a label, and the node that predicts each of them."""
+        nodes = np.flatnonzero(self.label_counts)
+        return nodes, self.rows.ravel()[self.flat_indices[nodes] - 1]
+
+    def has_sparse_labels(self) -> bool:
+        """Tell whether many nodes predict no label."""
+        return len(np.unique(self.predictions()[1])) <= MAX_PREDICTING * len(self.tokens)
+
+
+def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common at their beginning."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
+def supports_prefix_trees(model: PreTrainedModel) -> bool:
+    """Tell whether a model can be trained on prefix trees.
+
+    It can if it has standard attention and each token's results are the same in every sequence:
+    nothing drops out. Activations that are recomputed later would be without the tree.
+    """
+    return (
+        model.config._attn_implementation == "sdpa"  # noqa: SLF001
+        and has_standard_attention(model)
+        and not recomputes_activations(model)
+        and not (model.training and _has_dropout(model))
+    )
+
+
+def _has_dropout(model: PreTrainedModel) -> bool:
+    """Tell whether something drops out in training, of attention weights or anything else."""
+    modules = (module for module in model.modules() if isinstance(module, torch.nn.Dropout))
+    rates = [getattr(model.config, "attention_dropout", 0.0), *(module.p for module in modules)]
+    return any(rate > 0 for rate in rates)
+
+
+def tree_loss(model: PreTrainedModel, tree: PrefixTree) -> torch.Tensor:
+    """Return the mean negative log-likelihood, in nats, of the labels of all sequences."""
+    nodes, before = tree.predictions()
+    device = model.device
+    head: Any = model.get_output_embeddings()
+    with ExitStack() as contexts:
+        contexts.enter_context(logits_at(head, to_device(before, device)))
+        if tree.has_sparse_labels():
+            contexts.enter_context(last_layer_at(model, to_device(np.unique(before), device)))
+        logits = _logits(model, tree)[0].float()
+    tokens, counts = tree.tokens[nodes], tree.label_counts[nodes].astype(np.float32)
+    return mean_cross_entropy(logits, to_device(tokens, device), to_device(counts, device))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceIndex:
+    """Where attention finds the tokens of each sequence, and puts its results, on the device."""
+
+    rows: torch.Tensor
+    """The node of each token, (sequences, longest)."""
+    flat_indices: torch.Tensor
+    """Where each node first occurs in the flattened rows."""
+
+
+def _logits(model: PreTrainedModel, tree: PrefixTree) -> torch.Tensor:
+    """Return the logits of a tree's nodes that the output layer sees, (1, nodes, vocabulary)."""
+    device = model.device
+    index = SequenceIndex(to_device(tree.rows, device), to_device(tree.flat_indices, device))
+    with attention_function(model, NAME):
+        output = model(
+            input_ids=to_device(tree.tokens, device)[None],
+            position_ids=to_device(tree.positions, device)[None],
+            use_cache=False,
+            sequence_index=index,
+        )
+    logits: torch.Tensor = output.logits
+    return logits
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    _mask: torch.Tensor | None,
+    *,
+    sequence_index: SequenceIndex,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend by sequence: query, key and value are (1, heads, nodes, size).
+
+    The result is (1, nodes, heads, size). Padding is behind each sequence, where no token attends.
+    """
+    count, longest = sequence_index.rows.shape
+
+    def by_sequence(nodes: torch.Tensor) -> torch.Tensor:
+        rows = nodes[0].transpose(0, 1).index_select(0, sequence_index.rows.flatten())
+        return rows.view(count, longest, *rows.shape[1:]).transpose(1, 2)
+
+    # On a CPU, torch's backward pass of attention is several times as slow in half precision.
+    dtype = torch.float32 if query.device.type == "cpu" else query.dtype
+    q, k, v = (by_sequence(nodes).to(dtype) for nodes in (query, key, value))
+    output, _ = sdpa_attention_forward(module, q, k, v, None, **options)
+    nodes = output.flatten(0, 1).index_select(0, sequence_index.flat_indices)[None]
+    return nodes.to(query.dtype), None
+
+
+AttentionInterface.register(NAME, _attend)
+
 
 IGNORED = -100
 """The label of a token that is only read, as transformers has it."""
@@ -72,7 +252,7 @@ class BatchLoss:
         """Look at the model, which must stay in training or evaluation mode."""
         base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
         self._model, self._base = model, base
-        self._shares = prefix_tree.supports_prefix_trees(base)
+        self._shares = supports_prefix_trees(base)
 
     def __call__(self, sequences: Sequence[Sequence[int]], read: Sequence[int]) -> torch.Tensor:
         """Return what `mean_loss` returns for the padded batch; `read` as in `pad_batch`."""
@@ -80,5 +260,5 @@ class BatchLoss:
             tree = PrefixTree.from_sequences(sequences, read)
             padded = len(sequences) * max(map(len, sequences))
             if len(tree.tokens) <= MAX_SHARE * padded or tree.has_sparse_labels():
-                return prefix_tree.tree_loss(self._base, tree)
+                return tree_loss(self._base, tree)
         return mean_loss(self._model, pad_batch(sequences, read, self._model.device))

@@ -11,8 +11,12 @@ from single_round import single_round
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
-from fedaudit.attribution.decision.decision import decide, verdicts
-from fedaudit.attribution.decision.null_distribution import NullDistribution, null_distributions
+from fedaudit.attribution.decision.decision import (
+    NullDistribution,
+    decide,
+    null_distributions,
+    verdicts,
+)
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import stouffer_z
 

@@ -21,8 +21,8 @@ from transformers import (
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine import attention, scheduler
 from fedaudit.engine.batching import SampleRange, padded_length
+from fedaudit.engine.generation import decoding, kv_cache
 from fedaudit.engine.generation import decoding as generate
-from fedaudit.engine.generation import kv_cache, shared_prefix
 from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.memory import BatchSizeFinder
@@ -201,7 +201,7 @@ def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):
     made_of = []
-    real = shared_prefix.KVCache.__init__
+    real = decoding.KVCache.__init__
 
     def spy(self, *args):
         real(self, *args)
@@ -209,7 +209,7 @@ def test_the_keys_of_a_prompt_are_kept_once(llama):
 
     request = GenerationRequest(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_prefix.KVCache, "__init__", spy)
+        patch.setattr(decoding.KVCache, "__init__", spy)
         asked(llama, [request], [SampleRange(0, 0, 10)], SamplingParams())
     [groups] = made_of
     # One group: 8 padded tokens of the prompt and 4 of each sample (the fifth is not read).
@@ -218,13 +218,13 @@ def test_the_keys_of_a_prompt_are_kept_once(llama):
 
 def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
     kept = []
-    real = shared_prefix.KVCache.leave
+    real = decoding.KVCache.leave
 
     def spy(self, stay):
         real(self, stay)
         kept.append((len(stay), len(self.used), len(self.position), len(self.layers[1].values)))
 
-    monkeypatch.setattr(shared_prefix.KVCache, "leave", spy)
+    monkeypatch.setattr(decoding.KVCache, "leave", spy)
     requests = [
         GenerationRequest(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)
     ]
@@ -371,10 +371,10 @@ def test_samples_that_share_a_prompt_share_its_room(llama, monkeypatch):
 
 
 def test_groups_count_samples_piece_by_piece():
-    group, owner = shared_prefix.group_samples([5, 1, 4], 2)
+    group, owner = decoding.group_samples([5, 1, 4], 2)
     assert group.tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5]
     assert owner.tolist() == [0, 0, 0, 1, 2, 2]
-    group, owner = shared_prefix.group_samples([3], 8)
+    group, owner = decoding.group_samples([3], 8)
     assert (group.tolist(), owner.tolist()) == ([0, 0, 0], [0])
 
 
@@ -385,7 +385,7 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
     logits, mask, cache = generate.prefill(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
-    rows = shared_prefix.SharedPrefixRows(model, told.append, room=6)
+    rows = decoding.SharedPrefixRows(model, told.append, room=6)
     assert rows.join(cache, mask, owner) == 0
     group, tokens = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 4, 9, 8, 10, 4])
     first, own = rows.grow(group, owner[group], tokens)

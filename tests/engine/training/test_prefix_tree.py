@@ -10,10 +10,16 @@ from standard_models import GROUPED, MODELS, random_model
 from transformers import MistralConfig, MistralForCausalLM
 
 from fedaudit.engine import attention
+from fedaudit.engine.training import loss
 from fedaudit.engine.training import loss as losses
-from fedaudit.engine.training import prefix_tree
-from fedaudit.engine.training.loss import BatchLoss, mean_loss, pad_batch
-from fedaudit.engine.training.prefix_tree import PrefixTree, supports_prefix_trees, tree_loss
+from fedaudit.engine.training.loss import (
+    BatchLoss,
+    PrefixTree,
+    mean_loss,
+    pad_batch,
+    supports_prefix_trees,
+    tree_loss,
+)
 
 SEQUENCES = [
     [5, 9, 30, 7, 8, 4],
@@ -97,13 +103,13 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(kind, read, few, monke
 def test_half_precision_attends_in_float32_on_a_cpu(monkeypatch):
     """Gradients are no further from those of float32 than the padded batch's in bfloat16."""
     seen = []
-    attend = prefix_tree.sdpa_attention_forward
+    attend = loss.sdpa_attention_forward
 
     def watched(module, query, *remaining, **options):
         seen.append(query.dtype)
         return attend(module, query, *remaining, **options)
 
-    monkeypatch.setattr(prefix_tree, "sdpa_attention_forward", watched)
+    monkeypatch.setattr(loss, "sdpa_attention_forward", watched)
     tree = PrefixTree.from_sequences(SEQUENCES, READ["all"])
     model = random_model("llama").requires_grad_(True)
     exact = gradients(tree_loss(model, tree), model)

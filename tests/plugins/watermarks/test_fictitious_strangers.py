@@ -13,8 +13,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Completion, SamplingParams, Target
 from fedaudit.api.watermark import Mark
-from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import NullDistribution
+from fedaudit.attribution.decision.decision import NullDistribution, decide
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.engine.fake import FakeEngine

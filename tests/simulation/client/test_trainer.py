@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.config import registry
 from fedaudit.config.options import build
-from fedaudit.engine.training import loss, prefix_tree
+from fedaudit.engine.training import loss
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ClientTraining, rate_at, steps_of, train
@@ -236,14 +236,12 @@ def test_prefixes_that_are_shared_train_the_same_adapter(learned, job, base, tmp
         rows = [MaskedSequence(row, len(row) - 3) for row in rows]
     settings = replace(job.training, steps=6, batch_size=4)
     job, trees = replace(job, sequences=rows, training=settings), []
-    tree_loss = prefix_tree.tree_loss
-    monkeypatch.setattr(
-        prefix_tree, "tree_loss", lambda *given: trees.append(given) or tree_loss(*given)
-    )
+    tree_loss = loss.tree_loss
+    monkeypatch.setattr(loss, "tree_loss", lambda *given: trees.append(given) or tree_loss(*given))
     shared = train(replace(job, out=tmp_path / "shared"))
     assert len(trees) == 6
     monkeypatch.setattr(loss, "MAX_SHARE", 0)
-    monkeypatch.setattr(prefix_tree, "MAX_PREDICTING", 0)
+    monkeypatch.setattr(loss, "MAX_PREDICTING", 0)
     padded = train(replace(job, out=tmp_path / "padded"))
     assert len(trees) == 6
     assert shared == pytest.approx(padded, rel=1e-5)

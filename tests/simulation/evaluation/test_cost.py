@@ -96,10 +96,10 @@ def test_operations_are_exactly_those_of_training_on_padded_batches(
     from torch.utils.flop_counter import FlopCounterMode, addmm_flop
 
     from fedaudit.engine.lora import linear
-    from fedaudit.engine.training import prefix_tree
+    from fedaudit.engine.training import loss
 
     # Both save operations, which are not what a training costs elsewhere.
-    monkeypatch.setattr(prefix_tree, "supports_prefix_trees", lambda model: False)
+    monkeypatch.setattr(loss, "supports_prefix_trees", lambda model: False)
     monkeypatch.setattr(linear, "_merges", lambda *_: False)
     spent = job(training=replace(SETTINGS, **changes))
     real = trainer.ClientTraining(
