@@ -19,7 +19,8 @@ from statistics import mean
 from typing import Any
 
 from fedaudit.attribution.server.estimation import update_dimension
-from fedaudit.attribution.server.sum_plan import ProtocolConfig, draw_sum_plan
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import draw_sum_plan
 from fedaudit.federation.folder import open_federation
 
 PROTOCOLS = ("pairs", "shared")

@@ -65,7 +65,8 @@ def run(task: Task, out: Path, work: Path) -> str:
     from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.attribution.request import AttributionRequest, resolve_request
     from fedaudit.attribution.scores import write
-    from fedaudit.attribution.server import estimation, sum_plan
+    from fedaudit.attribution.server import estimation
+    from fedaudit.attribution.server.protocol_config import ProtocolConfig
     from fedaudit.audit.input_files import InputReader
     from fedaudit.config import profile
     from fedaudit.config.options import build
@@ -84,9 +85,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     place, steps = work / "federations" / digest, work / "steps" / task.name
     with simulation.lock_run(place):
         simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
-    protocol_config = build(
-        sum_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name
-    )
+    protocol_config = build(ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name)
     limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
     protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
     options = {name: table for name, table in variant.options.items() if name != PROTOCOL}

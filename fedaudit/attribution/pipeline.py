@@ -31,7 +31,8 @@ from fedaudit.attribution.request import (
 )
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import estimation, ledger, simulation_report
-from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.data import corpus
 from fedaudit.federation import commitments, watermark_keys
 from fedaudit.federation.folder import (

@@ -13,7 +13,8 @@ from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.server import estimation, sum_plan
-from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.config import registry
 from fedaudit.conversion import bases
 from fedaudit.federation import adapter_origin, adapters, commitments

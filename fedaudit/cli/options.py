@@ -107,29 +107,6 @@ Reveal = Annotated[
 Command = Callable[..., int]
 
 
-def takes(
-    argument: str, parameters: Sequence[Parameter], make: Callable[..., object]
-) -> Callable[[Command], Command]:
-    """Give a command further options, and what `make` returns for them as one argument."""
-
-    def extended(command: Command) -> Command:
-        own = signature(command).parameters.values()
-        added = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-        every = [new for one in own for new in (added if one.name == argument else [one])]
-
-        @wraps(command)
-        def run(**given: Any) -> int:
-            chosen = {one.name: given.pop(one.name) for one in parameters}
-            return command(**given, **{argument: make(**chosen)})
-
-        # Typer makes options of these.
-        run.__dict__["__signature__"] = Signature(every, return_annotation=int)
-        run.__annotations__ = {one.name: one.annotation for one in every}
-        return run
-
-    return extended
-
-
 def takes_options(
     argument: str,
     of: type,
@@ -143,6 +120,9 @@ def takes_options(
     """
     hints, defaults = get_type_hints(of), {one.name: one.default for one in fields(of)}
     options = {name: one for name, one in options_of(of).items() if name not in without}
+    for name, option in options.items():
+        if float in (hints[name], *get_args(hints[name])):
+            option.callback = option.callback or refuse_nan
     parameters = [
         Parameter(
             name,
@@ -153,11 +133,23 @@ def takes_options(
         for name, option in options.items()
     ]
 
-    def made(**given: Any) -> object:
-        values = {name: value for name, value in given.items() if value is not None}
-        return make(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+    def extended(command: Command) -> Command:
+        own = signature(command).parameters.values()
+        every = [new for one in own for new in (parameters if one.name == argument else [one])]
 
-    return takes(argument, parameters, made)
+        @wraps(command)
+        def run(**given: Any) -> int:
+            chosen = {name: given.pop(name) for name in options}
+            values = {name: value for name, value in chosen.items() if value is not None}
+            made = make(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+            return command(**given, **{argument: made})
+
+        # Typer makes options of these.
+        run.__dict__["__signature__"] = Signature(every, return_annotation=int)
+        run.__annotations__ = {one.name: one.annotation for one in every}
+        return run
+
+    return extended
 
 
 def _parsed_default(default: Any) -> Any:
@@ -254,7 +246,7 @@ def refuse_options_before_subcommand(context: typer.Context) -> None:
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             from fedaudit.api.errors import UsageError
 
-            option = f"--{name.rstrip('_').replace('_', '-')}"
+            [option] = [one.opts[0] for one in context.command.params if one.name == name]
             raise UsageError(f"Give {option} after {context.invoked_subcommand}, not before it.")
 
 

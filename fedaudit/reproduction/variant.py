@@ -16,7 +16,7 @@ from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, resolve_request
-from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.audit.clients import list_clients
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.memorization import rows

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.attribution.measurements import PROTOCOL
-from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.audit.request import Protocol
 from fedaudit.config import registry
 from fedaudit.config.options import build_settings

@@ -17,7 +17,7 @@ from fedaudit import audit, extract
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.policy import Policy
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
-from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.audit.prepare import prepare
 from fedaudit.audit.session import AuditSession
 from fedaudit.report.document import validate

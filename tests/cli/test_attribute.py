@@ -12,7 +12,8 @@ import pytest
 from test_help import imported
 
 from fedaudit.attribution.server import collusion
-from fedaudit.attribution.server.sum_plan import ProtocolConfig, draw_sum_plan
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import draw_sum_plan
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate

@@ -11,7 +11,7 @@ from command import Command
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import UpTo
-from fedaudit.attribution.server.sum_plan import ProtocolConfig
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.audit.request import Protocol
 from fedaudit.config import registry
 from fedaudit.config.options import build, build_settings

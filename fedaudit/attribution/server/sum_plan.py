@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
-from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Aggregator
@@ -19,6 +18,7 @@ from fedaudit.attribution.server import (
     stored_updates,
 )
 from fedaudit.attribution.server.defaults import ProtocolSettings
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
 from fedaudit.attribution.server.set_selection import ExposureError
 from fedaudit.config import registry
@@ -136,33 +136,6 @@ def describe_hidden(exposure: SumLeakage) -> str:
         f"{client}'s update can be told, the most of any client: the best linear reconstruction "
         f"has a cosine of about {(1 - hidden) ** 0.5:.2f} with it, {condition}"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolConfig:
-    """What the server is asked to do; None and empty stand for the federation's own settings."""
-
-    rounds: Sequence[int] = ()
-    protocol: str = ""
-    """How it asks, one of `round_designs.PROTOCOLS`."""
-    others: int | None = None
-    pairs: int | None = None
-    sets: int | None = None
-    """Q of shared sets."""
-    limit: float | None = None
-    threshold: int | None = None
-    secure: str = ""
-    weights: str = ""
-    """How the sums are weighted, one of `WEIGHTINGS`."""
-    seed: int | None = None
-    hidden: float | None = None
-    """The least share of every update's variance that shared sums must leave hidden."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        counts = (self.others, self.pairs, self.sets, self.threshold, self.limit, self.hidden)
-        if any(count is not None and count < 0 for count in counts):
-            raise ValueError("others, pairs, sets, threshold, limit and hidden must be at least 0.")
 
 
 def draw_sum_plan(

@@ -1,14 +1,14 @@
 """fedaudit attribute: which clients trained on watermarked documents."""
 
 import shlex
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
 from fedaudit.cli.console import print_text
@@ -25,9 +25,6 @@ from fedaudit.cli.options import (
     settings_by_installed_plugin,
 )
 from fedaudit.system.numbers import count_of
-
-if TYPE_CHECKING:
-    from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
 
 class StepGroup(TyperGroup):
@@ -99,7 +96,7 @@ def attribute(
         ),
     ] = None,
     *,
-    sums: "Callable[[], ProtocolConfig]",
+    sums: ProtocolConfig,
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     federations: Federations = None,
@@ -133,17 +130,16 @@ def attribute(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
     rounds = sums_options.native(rounds, quiet=quiet)
-    protocol_config = sums()
     request = requests.AttributionRequest(
         rounds=rounds,
         watermark=watermark,
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        protocol_config=protocol_config,
+        protocol_config=sums,
         options=settings_by_installed_plugin(set_, "attribution", "watermark"),
         threshold=tau,
         alpha=alpha,
-        seed=protocol_config.seed or 0,
+        seed=sums.seed or 0,
         federations=federations,
         worker_options=WorkerOptions(device=device, dtype=dtype, workers=workers),
     )

@@ -1,20 +1,17 @@
 """fedaudit attribute estimate: the server's step, alone."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.cli.attribution import sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
 from fedaudit.cli.console import print_text
 from fedaudit.cli.options import Quiet
 from fedaudit.system.numbers import count_of
-
-if TYPE_CHECKING:
-    from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
 
 @takes_sums
@@ -35,7 +32,7 @@ def estimate(
         list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")
     ] = None,
     *,
-    sums: "Callable[[], ProtocolConfig]",
+    sums: ProtocolConfig,
     dry_run: DryRun = False,
     colluding: Colluding = "",
     quiet: Quiet = False,
@@ -54,7 +51,7 @@ def estimate(
     from fedaudit.system.files import sha256
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    protocol_config = replace(sums(), rounds=tuple(round_ or ()))
+    protocol_config = replace(sums, rounds=tuple(round_ or ()))
     rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
     plan = estimation.remaining_plan(sums_options.draw_plan(rounds, protocol_config), out)
     beside = out if out.name else out.absolute()
