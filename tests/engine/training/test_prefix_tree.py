@@ -10,7 +10,6 @@ from standard_models import GROUPED, MODELS, random_model
 from transformers import MistralConfig, MistralForCausalLM
 
 from fedaudit.engine import attention
-from fedaudit.engine.training import loss
 from fedaudit.engine.training import loss as losses
 from fedaudit.engine.training.loss import (
     BatchLoss,
@@ -103,13 +102,13 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(kind, read, few, monke
 def test_half_precision_attends_in_float32_on_a_cpu(monkeypatch):
     """Gradients are no further from those of float32 than the padded batch's in bfloat16."""
     seen = []
-    attend = loss.sdpa_attention_forward
+    attend = losses.sdpa_attention_forward
 
     def watched(module, query, *remaining, **options):
         seen.append(query.dtype)
         return attend(module, query, *remaining, **options)
 
-    monkeypatch.setattr(loss, "sdpa_attention_forward", watched)
+    monkeypatch.setattr(losses, "sdpa_attention_forward", watched)
     tree = PrefixTree.from_sequences(SEQUENCES, READ["all"])
     model = random_model("llama").requires_grad_(True)
     exact = gradients(tree_loss(model, tree), model)
@@ -138,7 +137,7 @@ def test_the_last_layer_computes_what_is_learned_only():
 def test_a_batch_is_a_tree_where_that_saves_tokens(shared, monkeypatch):
     model, trees = random_model("llama"), []
     monkeypatch.setattr(
-        losses.prefix_tree, "tree_loss", lambda *given: trees.append(1) or tree_loss(*given)
+        losses, "tree_loss", lambda *given: trees.append(1) or tree_loss(*given)
     )
     sequences = SEQUENCES if shared else [[5, *range(9, 19)], [6, *range(9, 19)]]
     read = [0] * len(sequences)
