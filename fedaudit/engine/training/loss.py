@@ -7,8 +7,8 @@ node once, as one long text without padding; attention sees each sequence by its
 its gradient are those of the padded batch: nothing is approximated.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from peft import PeftModel
+from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -25,8 +26,116 @@ from fedaudit.engine.compatibility import recomputes_activations
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
-from fedaudit.engine.training.cross_entropy import mean_cross_entropy
-from fedaudit.engine.training.logits import last_layer_at, logits_at
+
+Tensors = tuple[torch.Tensor, ...]
+
+BY_POSITION = frozenset({"q_proj", "o_proj", "c_proj", "dense", "mlp"})
+"""Names of a layer's parts whose results at a position no other position of the layer uses."""
+
+
+@contextmanager
+def logits_at(head: torch.nn.Module, positions: torch.Tensor) -> Iterator[None]:
+    """Let the output layer see these positions of the flattened batch only, as one row."""
+
+    def select(_: torch.nn.Module, inputs: Tensors) -> Tensors:
+        hidden, *remaining = inputs
+        return (hidden.flatten(0, 1).index_select(0, positions)[None], *remaining)
+
+    handle = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def last_layer_at(model: PreTrainedModel, positions: torch.Tensor) -> Iterator[None]:
+    """Let the last layer of a model with standard attention compute these positions only.
+
+    Keys and values are computed at all positions, because attention reads them. Queries, and all
+    that follows attention, are zero elsewhere, where the hidden states are not the model's.
+    `positions` index the flattened batch, each once.
+    """
+    with ExitStack() as hooks:
+        for part in _parts_by_position(model):
+            hooks.enter_context(_results_at(part, positions))
+        yield
+
+
+def _parts_by_position(model: PreTrainedModel) -> list[torch.nn.Module]:
+    """Return the outermost parts of the last layer that BY_POSITION names."""
+    *_, layers = (m for m in model.base_model.children() if isinstance(m, torch.nn.ModuleList))
+    parts: list[torch.nn.Module] = []
+    waiting = [layers[-1]]
+    while waiting:
+        for name, part in waiting.pop().named_children():
+            (parts if name in BY_POSITION else waiting).append(part)
+    return parts
+
+
+@contextmanager
+def _results_at(part: torch.nn.Module, positions: torch.Tensor) -> Iterator[None]:
+    """Let a part of a layer see these positions only, as one row, and return zero elsewhere."""
+    shape: torch.Size = torch.Size()
+
+    def select(_: torch.nn.Module, inputs: Tensors) -> Tensors:
+        nonlocal shape
+        (hidden,) = inputs
+        shape = hidden.shape[:-1]
+        return (hidden.flatten(0, -2).index_select(0, positions)[None],)
+
+    def scatter(_: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        all_positions = output.new_zeros(shape.numel(), output.shape[-1])
+        return all_positions.index_copy(0, positions, output[0]).view(*shape, -1)
+
+    handles = (part.register_forward_pre_hook(select), part.register_forward_hook(scatter))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def mean_cross_entropy(
+    logits: torch.Tensor, tokens: torch.Tensor, counts: torch.Tensor
+) -> torch.Tensor:
+    """Return the mean of -ln softmax(logits)[token], in nats, with each token counted so often.
+
+    Logits are (tokens, vocabulary), the others (tokens,); counts have the logits' dtype. NaN of no
+    tokens.
+    """
+    total: torch.Tensor = WeightedCrossEntropy.apply(logits, tokens, counts)  # type: ignore[no-untyped-call]
+    return total / counts.sum()
+
+
+class WeightedCrossEntropy(torch.autograd.Function):
+    """-sum_i w_i ln softmax(x_i)[t_i], in nats, with a gradient for x: w (softmax(x) - onehot(t)).
+
+    x has shape (tokens, vocabulary), t and w (tokens,). Plain autograd keeps ln softmax(x) and
+    fills two more buffers of that size in the backward pass.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the weighted sum, a scalar."""
+        column = tokens[:, None]
+        softmax = torch.softmax(logits, dim=1)
+        # The largest softmax is at least 1 / vocabulary: its logarithm loses no precision.
+        largest, scale = (each.amax(dim=1, keepdim=True) for each in (logits, softmax))
+        losses = (largest - logits.gather(1, column)) - scale.log()
+        softmax.scatter_add_(1, column, torch.full_like(losses, -1.0)).mul_(weights[:, None])
+        ctx.save_for_backward(softmax)
+        return (losses[:, 0] * weights).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient for the logits alone; a second call raises RuntimeError."""
+        (gradient,) = ctx.saved_tensors
+        return gradient.mul_(gradients[0]), None, None
+
 
 NAME = "fedaudit_prefix_tree"
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.engine.training.cross_entropy import WeightedCrossEntropy, mean_cross_entropy
+from fedaudit.engine.training.loss import WeightedCrossEntropy, mean_cross_entropy
 
 
 def test_two_tokens_by_hand():

@@ -5,14 +5,16 @@ from hypothesis import strategies as st
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.junk_filter import first_word, number_variants, well_formed
 from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import AttackerTexts, foreign_prompts
 from fedaudit.extraction.candidates.ranking import (
     MIN_LABELLED,
     Confidence,
     KindConfidence,
+    first_word,
     fit_confidence,
+    number_variants,
+    well_formed,
 )
 from fedaudit.extraction.candidates.support import Support
 from fedaudit.metrics.calibration import LabelledScores
