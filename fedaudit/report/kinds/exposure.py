@@ -110,7 +110,6 @@ class Exposure(Kind):
         table = build_table(
             "Exposure of canaries",
             cells,
-            ("model", "planted", "n", "by", MEAN, "chance", FIRST, "p", "where"),
             numeric=numeric,
             notes=(
                 "In bits: 1 more means that half as many secrets are at least as likely.",

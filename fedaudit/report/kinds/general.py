@@ -57,7 +57,6 @@ def _tables(kind: Kind, report: Row) -> Iterator[Table]:
         yield build_table(
             f"{kind.title or kind.name}: {plugin}",
             cells,
-            ("metric", "model", "n", MEASURED, "chance", "where"),
             numeric=("n", MEASURED, "chance"),
             notes=missing_reasons(rows),
         )

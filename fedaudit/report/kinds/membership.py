@@ -358,7 +358,6 @@ def _usage(plugin: str, rows: Sequence[Row]) -> Table:
     return build_table(
         f"How much of the records was used: {plugin}",
         cells,
-        ("estimator", USED, "of"),
         numeric=(USED, "of"),
         notes=(
             "The share of the members' records, or groups of records, that the model was trained "

@@ -465,7 +465,6 @@ def _drawn_texts(report: Row) -> Table:
     return build_table(
         "Memorization: texts that were drawn most",
         cells,
-        ("client", "text", "prefixes"),
         numeric=("prefixes",),
     )
 

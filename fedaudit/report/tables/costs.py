@@ -89,7 +89,6 @@ def _costs(rows: Sequence[Row]) -> Table:
             }
             for row, client in worst_rows
         ],
-        ("what", "amount", "client", "detail"),
         numeric=("amount",),
         notes=(MAXIMUM_NOTE if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
     )

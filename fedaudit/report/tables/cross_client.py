@@ -128,7 +128,6 @@ def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Ta
     table = build_table(
         f"Pairs: {title}",
         cells,
-        ("attacker", "victim", "model", "found", COVERAGE, "base", CONTROL),
         numeric=("found", COVERAGE, "base", CONTROL),
         notes=(
             f"Model: {display_name(SOURCES, sources[0])}." if len(sources) == 1 else "",

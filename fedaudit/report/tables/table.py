@@ -15,13 +15,17 @@ NONE = "-"
 def build_table(
     title: str,
     lines: Sequence[Mapping[str, str]],
-    columns: Sequence[str],
+    columns: Sequence[str] = (),
     *,
     numeric: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return the table of `lines`, with those of `columns` in which any line has something."""
-    used = tuple(column for column in columns if any(line.get(column) for line in lines))
+    """Return the table of `lines`, with those of `columns` in which any line has something.
+
+    Without `columns` they are those of the first line.
+    """
+    named = columns or tuple(lines[0] if lines else ())
+    used = tuple(column for column in named if any(line.get(column) for line in lines))
     return Table(
         title=title,
         columns=used,

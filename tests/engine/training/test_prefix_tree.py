@@ -136,9 +136,7 @@ def test_the_last_layer_computes_what_is_learned_only():
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_batch_is_a_tree_where_that_saves_tokens(shared, monkeypatch):
     model, trees = random_model("llama"), []
-    monkeypatch.setattr(
-        losses, "tree_loss", lambda *given: trees.append(1) or tree_loss(*given)
-    )
+    monkeypatch.setattr(losses, "tree_loss", lambda *given: trees.append(1) or tree_loss(*given))
     sequences = SEQUENCES if shared else [[5, *range(9, 19)], [6, *range(9, 19)]]
     read = [0] * len(sequences)
     found = float(BatchLoss(model)(sequences, read).detach())

@@ -56,7 +56,6 @@ def client_table(rows: Sequence[Row]) -> Table:
     table = build_table(
         "Attribution: clients",
         cells,
-        ("client", "mark", "Z", "must exceed", "own part [95 %]", "Holm p", "rounds", "flagged"),
         numeric=("Z", "must exceed", "own part [95 %]", "Holm p", "rounds"),
         notes=(
             _own_limits(tests),

@@ -107,7 +107,6 @@ def _methods(rows: Sequence[Row]) -> Table:
     table = build_table(
         "Attribution: methods",
         cells,
-        ("variant", "method", BROKEN, "flagged", "tpr", "fpr"),
         numeric=("flagged", "tpr", "fpr"),
         notes=(
             RATES if rated else "",
@@ -245,7 +244,6 @@ def _global(rows: Sequence[Row]) -> Table:
     table = build_table(
         "Attribution: marks in the global model",
         cells,
-        ("variant", "mark", "Z", "found", "p"),
         numeric=("Z", "found", "p"),
         notes=(
             "They say that somebody trained on a mark's documents, not who.",
@@ -288,7 +286,6 @@ def simulated_table(rows: Sequence[Row]) -> Table:
     return build_table(
         "Attribution: what these settings can tell",
         cells,
-        ("marked", "found", "somebody innocent flagged"),
         numeric=("found", "somebody innocent flagged"),
         notes=(NOTE, _most_flagged(simulated)),
     )

@@ -64,7 +64,6 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
     return build_table(
         "Attribution: privacy and cost",
         cells,
-        ("what", "amount", "round", "masking strength"),
         numeric=("amount", "masking strength"),
         notes=(_exactly(worst_rows), *missing_reasons(_masking_and_time_rows(rows))),
     )

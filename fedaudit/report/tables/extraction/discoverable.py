@@ -74,7 +74,6 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -
     return build_table(
         f"Answers to training prompts: {plugin}",
         cells,
-        ("task", "model", "n", SCORE, SHARE, "where"),
         numeric=("n", SCORE, SHARE),
         notes=(
             "1 is the true answer, word for word. The difference is tuned less base, prompt by "

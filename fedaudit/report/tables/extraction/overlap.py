@@ -55,7 +55,6 @@ def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
     table = build_table(
         "Found by these attacks and no other",
         cells,
-        ("found by", "found", SHARE),
         numeric=("found", SHARE),
         notes=notes,
     )
@@ -78,7 +77,6 @@ def _pairs(rows: Sequence[Row]) -> Table:
     table = build_table(
         "What one attack found and another did not",
         cells,
-        ("found by", "not by", "found", SHARE, EQUAL),
         numeric=("found", SHARE, EQUAL),
         notes=(EQUAL_NOTE, *missing_reasons(pairs)),
     )

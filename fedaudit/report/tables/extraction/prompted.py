@@ -107,7 +107,6 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
             }
             for row in selected
         ],
-        ("label", "found", COVERAGE),
         numeric=("found", COVERAGE),
         notes=(
             ", ".join(filter(None, facts)),
@@ -141,7 +140,6 @@ def _first(plugin: str, rows: list[Row]) -> Table:
     return build_table(
         f"What an attacker would believe: {plugin}",
         cells,
-        ("candidates", "kind", RIGHT, "where"),
         numeric=(RIGHT,),
         notes=(NOTE if has_value else "", *missing_reasons(rows)),
     )

@@ -91,7 +91,6 @@ def _answers(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
     return build_table(
         f"Answers in ordinary use that hold a string of the records: {plugin}",
         cells,
-        ("model", "answers", "with a string", SHARE, "where"),
         numeric=("answers", "with a string", SHARE),
         notes=(*_asked_requests(report, rows), *common_note(shared), *missing_reasons(rows)),
     )
@@ -132,7 +131,6 @@ def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
     return build_table(
         title,
         cells,
-        ("model", "found", RECALL, "strings", PRECISION, "where"),
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
             *_texts(report, rows),
@@ -190,7 +188,6 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     return build_table(
         title,
         cells,
-        ("label", "found", RECALL, "strings", PRECISION),
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
             f"Model: {display_name(SOURCES, best_row['scope'].get('source'))}.",
