@@ -103,7 +103,7 @@ def _with_block(page: str, marks: tuple[str, str], text: str) -> str:
 def _curve_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table for each of what columns such as "verbatim, 5 copies" measure.
 
-    A line is a variant, and has the base that it is of where there are several.
+    A line is a variant of one of the bases; one that a base was not measured at has no line.
     """
     reports = [kept, *([kept["beside"]] if "beside" in kept else [])]
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -118,6 +118,8 @@ def _curve_lines(kept: Mapping[str, Any]) -> Iterator[str]:
         every = [(_base_name(report), tradeoffs.rows_by_variant(report)) for report in reports]
         for variant in every[0][1]:
             for base, by_variant in every:
+                if variant not in by_variant:
+                    continue
                 cells = [tradeoffs.find_measurement(by_variant[variant], c) for c in columns]
                 written = ["-" if cell is None else escape(_with_count(cell)) for cell in cells]
                 yield f"| {variant} | {base} | {' | '.join(written)} |"

@@ -39,7 +39,7 @@ def test_claims_and_figures_are_those_of_the_report():
         "`fedaudit reproduce toy --quick --seeds 2` (2026-01-02; seeds 3, 4): 1 claims hold, "
         "1 fail, 1 are open.",
         "",
-        "| | claim of the paper | measured | source |",
+        "| | claim | measured | source |",
         "| --- | --- | --- | --- |",
         "| holds | x &gt; y &#124; z | 2 &gt; 1 | t. 1 |",
         "| **fails** | y | 1 &gt; 2 | t. 2 |",
@@ -135,3 +135,6 @@ def test_curves_stand_beside_those_of_another_base():
         "| 2 passes | fedaudit-nano, 2 seeds | - | 4 of 8, 50.0 % \\[20.0, 80.0\\] |",
     ]
     assert made["page_with_table"](page, kept) == page
+    del kept["beside"]["measurements"][1]  # a variant that the other base was not measured at
+    shorter = made["page_with_table"](page, kept).splitlines()
+    assert shorter == [*page.splitlines()[:-2], page.splitlines()[-1]]
