@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[1]
 # A room (a folder of fedaudit/) imports from rooms below its own line, and from itself.
 LAYERS = [
     {"__main__"},
-    {"cli"},
+    {"cli", "flower"},
     {"reproduction", "joint"},
     {"audit"},
-    {"attribution", "flower"},
+    {"attribution"},
     {"conversion", "extraction", "simulation", "testing", "watch"},
     {"canaries", "engine", "cache"},
     {"data", "federation"},

@@ -141,14 +141,10 @@ def report(
 
 
 def _print_keys(folder: Path) -> None:
-    """Print who takes part, and the key of each, to be compared with what its owner says."""
-    from hashlib import sha256
+    from fedaudit.joint.member import key_lines
 
-    from fedaudit.joint.member import read_commitments
-
-    for name, message in read_commitments(folder).items():
-        digest = sha256(message.body["public_key"].encode()).hexdigest()
-        print_note(f"{name}: key {digest[:16]}, commitment {message.digest[:16]}")
+    for line in key_lines(folder):
+        print_note(line)
 
 
 def _print_sent(paths: "Iterable[Path]", receiver: str) -> None:

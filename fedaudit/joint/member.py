@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -210,6 +210,13 @@ def read_commitments(folder: Path) -> dict[str, Message]:
                 "differ. All members need the same model and the same options."
             )
     return found
+
+
+def key_lines(folder: Path) -> Iterator[str]:
+    """Yield who takes part, and the key of each, to be compared with what its owner says."""
+    for name, message in read_commitments(folder).items():
+        digest = hashlib.sha256(message.body["public_key"].encode()).hexdigest()
+        yield f"{name}: key {digest[:16]}, commitment {message.digest[:16]}"
 
 
 def fingerprints(commitments: Mapping[str, Message]) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Members of a joint audit, each with its own folder, who send each other files."""
 
+import json
 import shutil
 from pathlib import Path
 
+import fake_audit
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -52,3 +54,19 @@ class Members:
 @pytest.fixture
 def members(run):
     return lambda *names: Members(run, names)
+
+
+@pytest.fixture
+def files(here):
+    """Write three members' records: a and c share people, and all have some of their own."""
+    people = {"a": fake_audit.NAMES[:6], "b": fake_audit.NAMES[5:10], "c": fake_audit.NAMES[8:]}
+    found = {}
+    for number, (name, who) in enumerate(people.items()):
+        path = Path(f"{name}.jsonl")
+        lines = [
+            json.dumps(fake_audit.document(n, who[n % len(who)], fake_audit.PLACES[n % 2]))
+            for n in range(20 + number)
+        ]
+        path.write_text("\n".join(lines) + "\n")
+        found[name] = path
+    return found

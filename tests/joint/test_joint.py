@@ -18,22 +18,6 @@ BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
 """What is measured behind the attacker's prompts there, and behind the victim's here."""
 
 
-@pytest.fixture
-def files(here):
-    """Write three members' records: a and c share people, and all have some of their own."""
-    people = {"a": fake_audit.NAMES[:6], "b": fake_audit.NAMES[5:10], "c": fake_audit.NAMES[8:]}
-    found = {}
-    for number, (name, who) in enumerate(people.items()):
-        path = Path(f"{name}.jsonl")
-        lines = [
-            json.dumps(fake_audit.document(n, who[n % len(who)], fake_audit.PLACES[n % 2]))
-            for n in range(20 + number)
-        ]
-        path.write_text("\n".join(lines) + "\n")
-        found[name] = path
-    return found
-
-
 def rows(report):
     """Return what was counted of every pair's targets."""
     return {

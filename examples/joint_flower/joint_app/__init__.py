@@ -1,0 +1,1 @@
+"""A Flower app whose members audit their model together (docs/joint.md)."""

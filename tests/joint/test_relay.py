@@ -1,0 +1,132 @@
+"""A joint audit whose files a server carries."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.joint import relay
+from fedaudit.joint.combining import combine
+from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
+
+MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
+LESS = ("--set", "contextual.samples=2")
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture
+def group(files, members):
+    """Three members who have committed, in folders a, b and c."""
+    found = members(*NAMES)
+    found.commit(*MODEL, *LESS, **files)
+    return found
+
+
+class Server:
+    """Nodes 1, 2, ... of the members; it keeps what it carries, and may alter it."""
+
+    def __init__(self, names, alter=lambda step, node, files: files):
+        self.names, self.alter = names, alter
+        self.carried = []
+
+    def __call__(self, step, files):
+        sent = {}
+        for node, own in files.items():
+            folder = Path(self.names[node - 1])
+            self.carried += [(folder.name, name) for name in own]
+            brought = self.alter(step, node, own)
+            sent[node] = relay.take_step(folder, step, brought, counts=True)
+        return sent
+
+    def audit(self, folder="together"):
+        return relay.carry_all(self, range(1, len(self.names) + 1), Path(folder))
+
+
+def test_what_a_server_carries_is_what_members_mail(group, run):
+    for name in NAMES:
+        shutil.copytree(name, f"served/{name}")
+    server = Server([f"served/{name}" for name in NAMES])
+    carried = server.audit()
+    answers = [(to, name) for to, name in server.carried if ".answer-for-" in name]
+    assert len(answers) == 6
+    assert all(name.endswith(f"-for-{to}.zip") for to, name in answers)
+    group.to_answers()
+    group.to_results("--counts")
+    mailed = combine(Path("a"))
+    rows = [one.report.to_json()["measurements"] for one in (carried, mailed)]
+    assert rows[0] == rows[1]
+    assert carried.statuses == mailed.statuses
+    # A coordinator, or any member, makes the same report of the files that it has.
+    names = {path.name for path in Path("together").iterdir()}
+    assert names == {f"{name}.{end}.json" for name in NAMES for end in (COMMIT, RESULT)}
+    for folder in ("together", "served/b"):
+        assert f"all members: {carried.status}" in run("joint", "report", folder).out
+
+
+def test_a_run_that_broke_goes_on_with_the_files_that_are_there(group, monkeypatch):
+    def broken(step, node, files):
+        if step == RESULT and node == 3:
+            raise ConnectionError
+        return files
+
+    with pytest.raises(ConnectionError):
+        Server(NAMES, alter=broken).audit("first")
+    monkeypatch.setattr(relay, "ask", None)  # not taken again
+    assert Server(NAMES).audit().statuses.keys() == {*NAMES}
+
+
+def test_commitments_that_were_exchanged_before_are_final(group):
+    group.send(".commit.json")
+    Path("c/a.commit.json").unlink()
+    with pytest.raises(InputError, match=r"a was not among those whose commitments were exchanged"):
+        Server(NAMES).audit()
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        (ASK, "../a.commit.json"),
+        (ASK, "private"),
+        (ANSWER, "a.answer-for-c.zip"),
+        (ANSWER, "a.ask.json"),
+    ],
+)
+def test_a_file_of_another_name_or_receiver_is_refused(group, step, name):
+    def alter(at, node, files):
+        return {**files, name: b"x"} if (at, node) == (step, 2) else files
+
+    with pytest.raises(InputError, match="is not a file of a joint audit for b"):
+        Server(NAMES, alter=alter).audit()
+
+
+def test_a_request_that_comes_a_second_time_is_refused(group):
+    Path("b/a.ask.zip").write_bytes(b"the first")
+    with pytest.raises(InputError, match=r"a\.ask\.zip came a second time, and is another one"):
+        relay.take_step(Path("b"), ANSWER, {"a.ask.zip": b"x"}, counts=False)
+
+
+@pytest.mark.parametrize(
+    "sent", [{}, {"x": b""}, {"a.ask.zip": b""}, {"a.commit.json": b"", "b.commit.json": b""}]
+)
+def test_what_is_no_commitment_begins_nothing(here, sent):
+    with pytest.raises(InputError, match="something else than its commitment"):
+        relay.carry_all(lambda step, files: dict.fromkeys(files, sent), [1, 2], Path("out"))
+
+
+def test_two_nodes_of_one_member_and_one_alone_are_refused(here):
+    same = {"a.commit.json": b""}
+    with pytest.raises(InputError, match="Two nodes are one member: a, a"):
+        relay.carry_all(lambda step, files: dict.fromkeys(files, same), [1, 2], Path("out"))
+    with pytest.raises(InputError, match="at least two members, not 1"):
+        relay.carry_all(lambda step, files: {}, [1], Path("other"))
+
+
+def test_a_member_speaks_for_itself_only(here):
+    answers = {COMMIT: lambda node: f"{'ab'[node - 1]}.commit.json", ASK: lambda node: "b.ask.zip"}
+
+    def carry(step, files):
+        return {node: {answers[step](node): b""} for node in files}
+
+    with pytest.raises(InputError, match=r"a has sent 'b\.ask\.zip', which is not its file"):
+        relay.carry_all(carry, [1, 2], Path("out"))
