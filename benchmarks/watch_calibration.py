@@ -29,7 +29,8 @@ import numpy.typing as npt
 from fedaudit.metrics.privacy.attributable_effect import (
     AttributableCount,
     ranked_bounds,
-    round_bounds,
+    round_level,
+    score_bounds,
 )
 
 LEVEL = 0.05
@@ -92,7 +93,8 @@ def trial(
     for number in range(1, rounds + 1):
         before, outside = scores[number - 1, :members], scores[number - 1, members:]
         after = before + raised * leak.size * number / 10
-        found = round_bounds(after.tolist(), outside.tolist(), number=number, level=LEVEL)
+        level = round_level(LEVEL, number)
+        found = score_bounds(after.tolist(), outside.tolist(), level=level)
         yield found, [_true_count(before, after, outside, count.rate) for count in found]
 
 
@@ -113,7 +115,8 @@ def canary_trial(rng: np.random.Generator, rounds: int, *, shared: bool) -> bool
         ]
         if shared:
             compared = [(score, compared[0][1]) for score, _ in compared]
-        if any(found.low for found in ranked_bounds(compared, number=number, level=LEVEL)):
+        level = round_level(LEVEL, number)
+        if any(found.low for found in ranked_bounds(compared, level=level)):
             return True
     return False
 

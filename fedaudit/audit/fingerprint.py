@@ -82,11 +82,18 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
     for name in LATER_FIELDS:
         if table.get(name, "") is None:
             del table[name]
-    if folders := table.pop("reference_folders", ()):
-        table["reference_folders"] = list(map(str, folders))
+    if not table.get("reference_folders", True):
+        del table["reference_folders"]
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
-    paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
-    return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}
+    table["attacks"] = attacks
+    return {key: _plain_paths(value) for key, value in table.items()}
+
+
+def _plain_paths(value: Any) -> Any:
+    """Return a path as text, and so those of a tuple of paths."""
+    if isinstance(value, tuple) and all(isinstance(one, Path) for one in value):
+        return list(map(str, value))
+    return str(value) if isinstance(value, Path) else value
 
 
 def _short(table: Mapping[str, str], name: str) -> str:

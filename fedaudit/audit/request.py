@@ -539,6 +539,70 @@ class WatchRequest(AuditRequest):
     ] = 100
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRequest(AuditRequest):
+    """The settings of one `fedaudit forget verify`; the target is the model after."""
+
+    kind: ClassVar[str] = "forget"
+    command: ClassVar[str] = "forget"
+    purpose: ClassVar[str] = "references"
+    compares_held_out: ClassVar[bool] = True
+
+    attacks: tuple[str, ...] = ()
+    before: Annotated[
+        Path,
+        Option(
+            "--before",
+            help="The model before the member left: a federation, or an adapter on the same base.",
+        ),
+    ]
+    ours: Annotated[Path, Option("--ours", help="The records of the member that left, as JSONL.")]
+    held_out: Annotated[
+        Path | None,
+        Option("--held-out", help="Records like them, set aside at random and never trained on."),
+    ] = None
+    retrained: Annotated[
+        tuple[Path, ...],
+        Option(
+            "--retrained",
+            help="A model trained without the member, as --before; each with a seed of its own; "
+            "may be repeated.",
+        ),
+    ] = ()
+    canaries: Annotated[
+        Path | None,
+        Option("--canaries", help="The secret file of canaries planted in the records."),
+    ] = None
+    limit: Annotated[
+        float,
+        Option(
+            "--limit",
+            help="The share of records, and of what was learnt, that may be left.",
+            min=0,
+            max=1,
+        ),
+    ] = 0.1
+    references: Annotated[
+        int,
+        Option(
+            "--references",
+            help="Secrets drawn at random that each canary is ranked among.",
+            min=1,
+            max=1_000_000,
+        ),
+    ] = 100
+
+    @property
+    def input_path(self) -> Path:
+        """The records of the member that left."""
+        return self.ours
+
+    @property
+    def held_out_path(self) -> Path | None:
+        """Records that the member set aside."""
+        return self.held_out
+
+
 RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")
 """Who can ask the model, and what it gives away: texts, probabilities, its weights."""
 

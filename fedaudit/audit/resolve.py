@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.audit import attacks, epsilon, exposure, watch
+from fedaudit.audit import attacks, epsilon, exposure, forget, watch
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.memorization import run as memorization
@@ -13,6 +13,7 @@ from fedaudit.audit.request import (
     EpsilonRequest,
     ExposureRequest,
     ExtractionRequest,
+    ForgetRequest,
     InferenceRequest,
     MemorizationRequest,
     WatchRequest,
@@ -29,6 +30,7 @@ BY_REQUEST: Mapping[type[AuditRequest], tuple[Resolver, type[AuditPipeline[Any]]
     ExposureRequest: (exposure.resolve, exposure.ExposurePipeline),
     EpsilonRequest: (epsilon.resolve, epsilon.EpsilonPipeline),
     WatchRequest: (watch.resolve, watch.WatchPipeline),
+    ForgetRequest: (forget.resolve, forget.ForgetPipeline),
 }
 
 

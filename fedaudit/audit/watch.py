@@ -112,22 +112,29 @@ def resolve(
     )
 
 
+def canary_files(watched: WatchedRecords, path: Path | None, sha256: str) -> list[InputFile]:
+    """Return the file of canaries as a report names it: as many records as were planted."""
+    if not watched.canaries or not path:
+        return []
+    sentences = tuple(
+        Document(id=str(n), text=canary.sentence)
+        for n, canary in enumerate(watched.canaries.planted)
+    )
+    return [InputFile(path=path, documents=sentences, sha256=sha256)]
+
+
 @dataclass(kw_only=True)
 class WatchPipeline(AuditPipeline[WatchInputs]):
     """Tests the global model of every round."""
 
     def annotate_files(self) -> Sequence[InputFile]:
         """Return own and held-out records, whose annotation is not used, and the canaries."""
-        files, path = [self.inputs.own, self.inputs.held_out.file], self.request.canaries
-        canaries = self.inputs.watched.canaries
-        if canaries:
-            sentences = tuple(
-                Document(id=str(n), text=canary.sentence)
-                for n, canary in enumerate(canaries.planted)
-            )
-            digest = self.inputs.canaries_sha256
-            files.append(InputFile(path=path, documents=sentences, sha256=digest))
-        return files
+        inputs = self.inputs
+        files = [inputs.own, inputs.held_out.file]
+        return [
+            *files,
+            *canary_files(inputs.watched, self.request.canaries, inputs.canaries_sha256),
+        ]
 
     def load_engine(self) -> "tuple[AnyEngine, str]":
         """Return the engine, loaded once for all reports unless its server ends with each."""

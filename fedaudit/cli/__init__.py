@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, InputError, Interrupted, UsageError
-from fedaudit.cli import canary, dp, gate, joint, log
+from fedaudit.cli import canary, dp, forget, gate, joint, log
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
@@ -57,6 +57,7 @@ IN_ORDER = (
         "dp",
         "joint",
         "watch",
+        "forget",
     ),
     *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
@@ -94,7 +95,7 @@ app = typer.Typer(
 GROUPS = (
     *((attribute.app, "attribute"), (watermark.app, "watermark")),
     *((canary.app, "canary"), (dp.app, "dp"), (gate.app, "gate")),
-    (joint.app, "joint"),
+    *((joint.app, "joint"), (forget.app, "forget")),
 )
 for group, name in GROUPS:
     app.add_typer(group, name=name)

@@ -6,9 +6,10 @@ client was given) that may stand as high, `others` how many there are, and `limi
 the member allows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
 from fedaudit.api.engine import Engine, LogProbabilities, text_start
 from fedaudit.api.errors import InputError
@@ -17,6 +18,8 @@ from fedaudit.api.records import Measurement, Target
 from fedaudit.canaries import ranking
 from fedaudit.metrics.privacy import attributable_effect, canary_exposure, membership_scores
 from fedaudit.watch.records import Unit, WatchedRecords
+
+T = TypeVar("T")
 
 KIND = "watch"
 CANARY = "canary"
@@ -99,16 +102,39 @@ class RoundScorer:
         own: list[float] = []
         held_out: list[float] = []
         if not self._records.refusal:
-            self.base = self.base or self.engine.score(base, self._rows)
-            after = self.engine.score(tuned, self._rows, progress=progress)
-            gains = [
-                membership_scores.reference_ratio(row, reference)
-                for row, reference in zip(after, self.base, strict=True)
-            ]
-            own, held_out = (
-                [fmean(gains[row] for row in unit) for unit in side]
-                for side in (self._own, self._held_out)
-            )
+            own, held_out = self.gains(self.read(tuned, base, progress))
+        return RoundScores(own, held_out, self.rank_canaries(tuned, progress))
+
+    def read(
+        self, tuned: Target, base: Target, progress: Progress = no_progress
+    ) -> LogProbabilities:
+        """Return what a model says of every record; the base is asked before the first."""
+        self.base = self.base or self.engine.score(base, self._rows)
+        return self.engine.score(tuned, self._rows, progress=progress)
+
+    def gains(self, read: LogProbabilities) -> tuple[list[float], list[float]]:
+        """Return the mean gain over the base of each own and each held-out unit."""
+        assert self.base is not None
+        gains = [
+            membership_scores.reference_ratio(row, reference)
+            for row, reference in zip(read, self.base, strict=True)
+        ]
+        return self.by_unit(gains, fmean)
+
+    def by_unit(
+        self, values: Sequence[T], summary: Callable[[Iterable[T]], T]
+    ) -> tuple[list[T], list[T]]:
+        """Return the summary of the records' values in each own and each held-out unit."""
+        own, held_out = (
+            [summary(values[row] for row in unit) for unit in side]
+            for side in (self._own, self._held_out)
+        )
+        return own, held_out
+
+    def rank_canaries(
+        self, tuned: Target, progress: Progress = no_progress
+    ) -> list[tuple[float, Sequence[float]]]:
+        """Return the log-probability of each planted secret, and those it is ranked among."""
         scored = ranking.score(
             self.engine,
             tuned,
@@ -117,15 +143,14 @@ class RoundScorer:
             heading=self._records.heading,
             progress=progress,
         )
-        planted = [(s.score, s.references) for s in scored if s.canary.times]
-        return RoundScores(own, held_out, planted)
+        return [(s.score, s.references) for s in scored if s.canary.times]
 
 
 def round_rows(
     scores: RoundScores, records: WatchedRecords, *, number: int, test: int, limit: float
 ) -> Iterator[Measurement]:
     """Yield the rows of the round `number`, which is tested as the `test`-th."""
-    level = LEVEL / (2 if records.canaries else 1)
+    level = attributable_effect.round_level(LEVEL, test) / (2 if records.canaries else 1)
     scope = {"source": "tuned", "round": number, "test": test, "limit": limit}
     units = {**scope, "unit": records.unit}
     if records.refusal:
@@ -133,39 +158,45 @@ def round_rows(
             records.refusal, kind=KIND, plugin=KIND, metric="learnt", scope=units
         )
     else:
-        bounds = attributable_effect.round_bounds(
-            scores.own, scores.held_out, number=test, level=level
-        )
-        yield from _rows(bounds, len(scores.own), len(scores.held_out), units)
+        bounds = attributable_effect.score_bounds(scores.own, scores.held_out, level=level)
+        yield from bound_rows(KIND, bounds, len(scores.own), len(scores.held_out), units)
     if scores.canaries:
-        bounds = attributable_effect.ranked_bounds(scores.canaries, number=test, level=level)
+        bounds = attributable_effect.ranked_bounds(scores.canaries, level=level)
         size = len(scores.canaries[0][1])
         canaries = {**scope, "unit": CANARY}
-        yield from _rows(bounds, len(scores.canaries), size, canaries)
-        yield Measurement(
-            kind=KIND,
-            plugin=KIND,
-            metric="exposure",
-            value=fmean(
-                canary_exposure.exact(score, (*references, score))
-                for score, references in scores.canaries
-            ),
-            n=len(scores.canaries),
-            scope={**canaries, "space": size + 1},
-        )
+        yield from bound_rows(KIND, bounds, len(scores.canaries), size, canaries)
+        yield exposure_row(KIND, scores.canaries, canaries)
 
 
-def _rows(
+def exposure_row(
+    kind: str, ranked: Sequence[tuple[float, Sequence[float]]], scope: dict[str, object]
+) -> Measurement:
+    """Return the row of the mean exposure, in bits, of canaries ranked by a `RoundScorer`."""
+    return Measurement(
+        kind=kind,
+        plugin=kind,
+        metric="exposure",
+        value=fmean(
+            canary_exposure.exact(score, (*references, score)) for score, references in ranked
+        ),
+        n=len(ranked),
+        scope={**scope, "space": len(ranked[0][1]) + 1},
+    )
+
+
+def bound_rows(
+    kind: str,
     bounds: Sequence[attributable_effect.AttributableCount],
     members: int,
     others: int,
     scope: dict[str, object],
 ) -> Iterator[Measurement]:
+    """Yield a row for each bound on how many of `members` were learnt."""
     for count in bounds:
         likely = min(max(count.hits - count.expected, count.low), count.high)
         yield Measurement(
-            kind=KIND,
-            plugin=KIND,
+            kind=kind,
+            plugin=kind,
             metric="learnt",
             value=likely / members,
             low=count.low / members,

@@ -16,6 +16,7 @@ from fedaudit.audit.request import (
     EpsilonRequest,
     ExposureRequest,
     ExtractionRequest,
+    ForgetRequest,
     InferenceRequest,
     MemorizationRequest,
     Protocol,
@@ -80,6 +81,9 @@ def requests(folder):
         ExposureRequest(canaries=folder / "a.jsonl", references=9, commitment="0" * 64),
         EpsilonRequest(coins=folder / "a.jsonl", epsilon=8.0, commitment="0" * 64),
         WatchRequest(ours=folder / "a.jsonl", held_out=folder / "b.jsonl", limit=0.2),
+        ForgetRequest(
+            before=folder / "run", ours=folder / "a.jsonl", retrained=(folder / "r1", folder / "r2")
+        ),
     )
 
 

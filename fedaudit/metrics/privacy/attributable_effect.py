@@ -56,22 +56,22 @@ def round_level(level: float, number: int) -> float:
     return level / (number * (number + 1))
 
 
-def round_bounds(
-    members: Sequence[float], others: Sequence[float], *, number: int, level: float
+def score_bounds(
+    members: Sequence[float], others: Sequence[float], *, level: float
 ) -> list[AttributableCount]:
-    """Return the bounds of a round at every rate, from the scores of members and others.
+    """Return the bounds at every rate, from the scores of members and others.
 
-    `level` is that of all rounds together, to which this is the one with `number`. Raises
-    ValueError without scores.
+    All of them hold together with a probability of at least 1 - `level`. Raises ValueError without
+    scores.
     """
     if not len(members) or not len(others):
         raise ValueError("Bounds need members and others.")
     compared = [(score, others) for score in members]
-    return ranked_bounds(compared, number=number, level=level)
+    return ranked_bounds(compared, level=level)
 
 
 def ranked_bounds(
-    compared: Sequence[tuple[float, Sequence[float]]], *, number: int, level: float
+    compared: Sequence[tuple[float, Sequence[float]]], *, level: float
 ) -> list[AttributableCount]:
     """Return the bounds of scores that are each compared with others of their own, equally many.
 
@@ -87,7 +87,7 @@ def ranked_bounds(
         [size - int(np.searchsorted(arrays[id(others)], score, side)) for score, others in compared]
         for side in ("left", "right")
     )
-    share = round_level(level, number) / (len(RATES) * SIDES)
+    share = level / (len(RATES) * SIDES)
     return [_count(as_high, higher, size, rate, share) for rate in RATES]
 
 
@@ -106,6 +106,25 @@ def _count(
         # A tie counts as above here, so that ties cannot hide a record.
         high=max(0, sum(count <= allowed for count in higher) - fewest),
     )
+
+
+def attributable_hits(
+    hits: int, members: int, other_hits: int, others: int, *, level: float
+) -> int:
+    """Return how many of the members' hits are surely due to training, wrong up to a `level`.
+
+    A hit is any outcome that is counted, such as a record that comes out word for word. If u hits
+    are due to training, then without it each of the other hits is as likely a member's as any
+    record is, so that the members' number is hypergeometric (Rosenbaum 2001, section 3).
+    """
+    from scipy.stats import hypergeom
+
+    for due in range(hits):
+        left = hits - due
+        law = hypergeom(members + others, left + other_hits, members)
+        if law.sf(left - 1) > level:
+            return due
+    return hits
 
 
 @lru_cache(maxsize=10_000)

@@ -12,6 +12,7 @@ from fedaudit.config.registry import distribution, plugins
 from fedaudit.report.kinds.counterfactual import Counterfactual
 from fedaudit.report.kinds.epsilon import Epsilon
 from fedaudit.report.kinds.exposure import Exposure
+from fedaudit.report.kinds.forget import Forget
 from fedaudit.report.kinds.inversion import Inversion
 from fedaudit.report.kinds.membership import Membership
 from fedaudit.report.kinds.memorization import Memorization
@@ -20,7 +21,7 @@ from fedaudit.report.kinds.reconstruction import Reconstruction
 from fedaudit.report.kinds.source import Source
 from fedaudit.report.kinds.watch import Watch
 
-FIRST: tuple[Kind, ...] = (Watch(), Memorization(), Exposure(), Epsilon())
+FIRST: tuple[Kind, ...] = (Watch(), Forget(), Memorization(), Exposure(), Epsilon())
 """Our kinds that a report shows before extraction, in reading order."""
 OTHERS: tuple[Kind, ...] = (
     Membership(),

@@ -75,7 +75,7 @@ class Watch(Kind):
         measured = [row for row in rows if row["value"] is not None]
         lines = [list(group) for _, group in groupby(measured, key=_line)]
         cells = list(_cells(lines, self.rows(report)))
-        rates = list(dict.fromkeys(_rate_name(row) for row in measured))
+        rates = list(dict.fromkeys(rate_name(row) for row in measured))
         columns = ("round", "of", *rates, BY_NOW, "exposure")
         notes = [
             "How many stand above all but 1 % (10 %, 50 %) of what they are compared with because"
@@ -104,7 +104,7 @@ class Watch(Kind):
             best = max(own, key=lambda row: row["low"] or 0.0)
             found.append(
                 f"The global models of {rounds:,} round{'s' * (rounds != 1)} were tested on"
-                f" {_counted(own[0]['n'], str(unit))}; at least {_least(best)} were learnt."
+                f" {counted_units(own[0]['n'], str(unit))}; at least {_least(best)} were learnt."
             )
         return found
 
@@ -135,10 +135,11 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
     limit = f"no more than {as_percent(allowed)} learnt"
     most = max(rows, key=lambda row: row.low or 0.0)
     n = most.n or 0
+    of = counted_units(n, unit)
     if (most.low or 0.0) > allowed:
         reason = (
-            f"watch: after round {most.scope.get('round')} at least {_share(most.low, n)} of"
-            f" {_counted(n, unit)} stand higher than if they had not been trained on; your limit is"
+            f"watch: after round {most.scope.get('round')} at least {share_text(most.low, n)} of"
+            f" {of} stand higher than if they had not been trained on; your limit is"
             f" {as_percent(allowed)}: stop now."
         )
         return Judgement("fail", reason, "watch", most, limit)
@@ -146,18 +147,18 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
     if (others := int(float(str(widest.scope["others"])))) < MIN_OTHERS:
         reason = (
             f"watch: {others:,} others are too few to rule a leak out; {MIN_OTHERS} are needed. At"
-            f" least {_share(most.low, n)} of {_counted(n, unit)} were learnt."
+            f" least {share_text(most.low, n)} of {of} were learnt."
         )
         return Judgement("inconclusive", reason, "watch", widest, limit)
     if (widest.high or 0.0) > allowed:
         reason = (
-            f"watch: up to {_share(widest.high, n)} of {_counted(n, unit)} may have been learnt by"
-            f" round {widest.scope.get('round')}, at least {_share(most.low, n)}; your limit is"
+            f"watch: up to {share_text(widest.high, n)} of {of} may have been learnt by"
+            f" round {widest.scope.get('round')}, at least {share_text(most.low, n)}; your limit is"
             f" {as_percent(allowed)}."
         )
         return Judgement("inconclusive", reason, "watch", widest, limit)
     reason = (
-        f"watch: of {_counted(n, unit)} at most {_share(widest.high, n)} can be told in any round,"
+        f"watch: of {of} at most {share_text(widest.high, n)} can be told in any round,"
         f" at one false alarm in a hundred; your limit is {as_percent(allowed)}."
     )
     return Judgement("pass", reason, "watch", widest, limit)
@@ -175,22 +176,24 @@ def _cells(lines: Sequence[Sequence[Row]], rows: Sequence[Row]) -> Iterator[dict
         key = number_, unit = _line(line[0])
         best = max([*line, *filter(None, [highest.get(unit)])], key=lambda row: row["low"] or 0.0)
         highest[unit] = best
-        cells = {_rate_name(row): _range(row) for row in line}
+        cells = {rate_name(row): range_text(row) for row in line}
         bits = exposures.get(key)
         yield {
             "round": number_,
-            "of": _counted(line[0]["n"], unit),
+            "of": counted_units(line[0]["n"], unit),
             **cells,
             BY_NOW: _least(best),
             "exposure": "" if bits is None else number(bits["value"]),
         }
 
 
-def _rate_name(row: Row) -> str:
+def rate_name(row: Row) -> str:
+    """Return the heading of a row's column: `at 1%`."""
     return f"at {as_percent(float(row['scope'].get('fpr', 0)))}"
 
 
-def _range(row: Row) -> str:
+def range_text(row: Row) -> str:
+    """Return a row's bounds as counts: `31-42`."""
     if row["low"] is None or row["high"] is None or row["n"] is None:
         return NONE
     low, high = (round(row[end] * row["n"]) for end in ("low", "high"))
@@ -198,14 +201,15 @@ def _range(row: Row) -> str:
 
 
 def _least(row: Row) -> str:
-    return _share(row["low"], row["n"] or 0)
+    return share_text(row["low"], row["n"] or 0)
 
 
-def _share(share: float | None, n: int) -> str:
+def share_text(share: float | None, n: int) -> str:
     """Return a share of n as a count, with the share: `31 (10.3 %)`."""
     return f"{round((share or 0.0) * n):,} ({percent(share or 0.0)})"
 
 
-def _counted(n: int | None, unit: str) -> str:
+def counted_units(n: int | None, unit: str) -> str:
+    """Return a number of records, groups or canaries: `12 canaries`."""
     noun = {"canary": "canaries"}.get(unit, f"{unit}s") if n != 1 else unit
     return f"{n or 0:,} {noun}"
