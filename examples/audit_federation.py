@@ -7,7 +7,7 @@ from fedaudit import audit
 
 
 def main(run: str, out: str) -> None:
-    """Audit a federation; print why the verdict is what it is, what leaked and what was left out.
+    """Audit a federation; print the verdict's reasons, what leaked and what was left out.
 
     `quick` attacks one client from another; without it, every client from every other one.
     """

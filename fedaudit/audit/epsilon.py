@@ -130,7 +130,7 @@ def open_noiseless(
     if audited.federation is None:
         raise UsageError("--noiseless needs a federation as --target.")
     if not is_federation(path):
-        raise InputError(f"{path} is no federation's folder.")
+        raise InputError(f"{path} is not a federation's folder.")
     federation = reader.federation(path)
     federation.adapter()
     audited_manifest, manifest = audited.federation.manifest, federation.manifest

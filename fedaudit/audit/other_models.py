@@ -295,7 +295,7 @@ def find_counterfactual(
         )
     if not is_federation(named):
         hint = "" if named.exists() else suggest_neighbour(named)
-        raise InputError(f"{named} is no federation's folder.{hint}")
+        raise InputError(f"{named} is not a federation's folder.{hint}")
     return _run(audited.federation, reader.federation(named), audited.round, reader)
 
 
@@ -428,7 +428,7 @@ def _open_reference(
 ) -> ReferenceRun:
     if not is_federation(path):
         hint = "" if path.exists() else suggest_neighbour(path)
-        raise InputError(f"--reference {path} is no federation's folder.{hint}")
+        raise InputError(f"--reference {path} is not a federation's folder.{hint}")
     federation = reader.federation(path)
     if federation.manifest.status != "complete":
         raise InputError(f"{path} is not finished: give its simulate command again.")

@@ -66,7 +66,7 @@ def resolve(
     """
     path = existing_path(Path(request.target or ""), "folder")
     if not is_federation(path):
-        raise InputError(f"{path} is no federation's folder, whose rounds could be tested.")
+        raise InputError(f"{path} is not a federation's folder: there are no rounds to test.")
     if request.round is None:
         request = replace(request, round=reader.federation(path).manifest.rounds[-1].round)
     if request.round == 0:

@@ -89,8 +89,8 @@ def test_what_is_no_counterfactual_of_it_is_refused(told, made, federation, tmp_
     told.refused(
         3, *asked, "--counterfactual", federation.path, says="no counterfactual federation"
     )
-    told.refused(3, *asked, "--counterfactual", run / "data", says="no federation's folder")
-    told.refused(3, *asked, "--counterfactual", run / "withou", says="no federation's folder")
+    told.refused(3, *asked, "--counterfactual", run / "data", says="not a federation's folder")
+    told.refused(3, *asked, "--counterfactual", run / "withou", says="not a federation's folder")
     told.refused(3, *pair(run, "c2"), "--counterfactual", place, says="none of the records tried")
     other = pair(federation.path)
     told.refused(3, *other, "--counterfactual", place, says="of another federation than")

@@ -236,7 +236,7 @@ def test_mistakes(told, monkeypatch, tmp_path, planted):
         3, *AUDIT, *claim, "--commitment", "0" * 64, says="not the file that the commitment"
     )
     told.refused(3, *AUDIT, *claim, "--noiseless", "run", says="the federation under audit itself")
-    told.refused(3, *AUDIT, *claim, "--noiseless", "nowhere", says="no federation's folder")
+    told.refused(3, *AUDIT, *claim, "--noiseless", "nowhere", says="not a federation's folder")
     told.refused(2, *AUDIT, "--epsilon", -1, says="--epsilon")
     says = "run is a folder; the JSON file that `fedaudit dp make` wrote is needed."
     told.refused(3, "dp", "audit", "run", "--target", "run", says=says)

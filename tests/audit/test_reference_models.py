@@ -60,7 +60,7 @@ def test_what_is_refused(federation, other, tmp_path):
         find(federation, other, target="fedaudit-nano")
     with pytest.raises(InputError, match="it says nothing about itself"):
         find(federation, federation.path)
-    with pytest.raises(InputError, match="no federation's folder"):
+    with pytest.raises(InputError, match="not a federation's folder"):
         find(federation, tmp_path)
     there = shutil.copytree(other, tmp_path / "there")
     table = json.loads((there / "federation.json").read_text())

@@ -382,7 +382,7 @@ def tamper(bundle):
         (drop_round, "misses round 2, which b/scores.json has scores of"),
         (lambda b: shutil.rmtree(b / "estimates/002"), "b misses estimates/002"),
         (lambda b: (b / "report.json").unlink(), "b misses report.json"),
-        (lambda b: (b / "bundle.json").unlink(), "b is no bundle"),
+        (lambda b: (b / "bundle.json").unlink(), "b is not a bundle"),
         (lambda b: (b / "bundle.json").write_text('{"files": 3}'), "bundle.json"),
         (
             lambda b: rewrite(b / "bundle.json", lambda t: t["files"].update({"../x": "0"})),

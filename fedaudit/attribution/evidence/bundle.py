@@ -156,7 +156,7 @@ def read(folder: Path) -> Bundle:
     does not name a file that every bundle has. Hashes are compared elsewhere.
     """
     path = folder / NAME
-    missing = f"{folder} is no bundle; `fedaudit attribute bundle` makes one."
+    missing = f"{folder} is not a bundle; `fedaudit attribute bundle` makes one."
     bundle = read_record(Bundle, path, SCHEMA_VERSION, missing)
     for name in bundle.files:
         check_inside(name, path)

@@ -137,7 +137,7 @@ class ServerEvidence:
 
     def __post_init__(self) -> None:
         if self.sha256 and not SHA256.fullmatch(self.sha256):
-            raise UsageError(f"--estimates-sha256 {self.sha256!r} is no SHA-256 of 64 hex digits.")
+            raise UsageError(f"--estimates-sha256 {self.sha256!r} is not 64 hex digits of SHA-256.")
 
 
 def check_source(

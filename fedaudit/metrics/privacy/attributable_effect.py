@@ -52,7 +52,7 @@ def round_level(level: float, number: int) -> float:
     Raises ValueError for another number.
     """
     if number < 1:
-        raise ValueError(f"{number} is no number of a round.")
+        raise ValueError(f"Rounds are numbered from 1 on, not {number}.")
     return level / (number * (number + 1))
 
 

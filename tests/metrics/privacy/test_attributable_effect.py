@@ -20,7 +20,7 @@ def test_the_levels_of_all_rounds_add_up_to_the_level():
     # 1/2 + 1/6 + 1/12 = 3/4: after n rounds n / (n + 1) of the level is spent.
     assert [round_level(0.06, n) for n in (1, 2, 3)] == pytest.approx([0.03, 0.01, 0.005])
     assert sum(round_level(0.05, n) for n in range(1, 1000)) == pytest.approx(0.05 * 999 / 1000)
-    with pytest.raises(ValueError, match="0 is no number"):
+    with pytest.raises(ValueError, match="from 1 on, not 0"):
         round_level(0.05, 0)
 
 
