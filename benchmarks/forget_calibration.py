@@ -35,7 +35,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedaudit.api.engine import Engine, EngineWrapper, LogProbabilities, TokenRows
 from fedaudit.api.policy import Policy
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.nano import generator
 from fedaudit.report.kinds.forget import Forget
@@ -197,20 +199,38 @@ def train(asked: argparse.Namespace) -> None:
             print(f"pair {pair}: {time.process_time() - begun:.1f} s", flush=True)
 
 
+class RememberingEngine(EngineWrapper):
+    """Scores each text under each model once: retrained models serve several pairs."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Remember nothing yet."""
+        super().__init__(engine)
+        self._known: dict[tuple[str | None, tuple[int, ...]], list[float]] = {}
+
+    def score(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
+        """Return the scores, asking about what is not known only."""
+        keys = [(target.adapter, tuple(sequence)) for sequence in sequences]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known]
+        scored = (
+            self.engine.score(target, [row for _, row in new], progress=progress) if new else []
+        )
+        self._known |= dict(zip(new, scored, strict=True))
+        return [self._known[key] for key in keys]
+
+
 def judge(asked: argparse.Namespace) -> None:
     """Verify every pair, and print the verdicts."""
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    engine, base = LocalEngine(load_base("fedaudit-nano", device="cpu")), Target(name="base")
+    local = LocalEngine(load_base("fedaudit-nano", device="cpu"))
+    engine, base = RememberingEngine(local), Target(name="base")
     pairs = range(asked.first, asked.first + asked.pairs)
     trained = [pair for pair in pairs if (asked.out / f"{pair:04d}/done").exists()]
     results: list[dict[str, Any]] = []
     for at, pair in enumerate(trained):
-        kept = asked.out / f"{pair:04d}/scores-{asked.retrained}.json"
-        if kept.exists():
-            results.append(json.loads(kept.read_text()))
-            continue
         own, aside, _ = drawn(pair)
         inside, outside = (
             [Document(id=str(n), text=text) for n, text in enumerate(side)] for side in (own, aside)
@@ -234,7 +254,6 @@ def judge(asked: argparse.Namespace) -> None:
                 models = leaving.VerifiedModels(after=after, before=before, retrained=given)
                 rows = leaving.rows(models, records, limit=LIMIT)
                 found[f"{way} {name}"] = summary(rows)
-        kept.write_text(json.dumps(found))
         results.append(found)
         print(f"pair {pair}: {[one['status'] for one in found.values()]}", flush=True)
     show(results)
