@@ -1,8 +1,8 @@
 """A joint audit in a Flower federation as it stands (docs/joint.md): the server carries the files.
 
 app = ClientApp()
-take_part(app)                      # in the client app
-joint_audit(grid, "runs/joint")     # in the server app
+take_part(app)                              # in the client app
+joint_audit(grid, "runs/joint", members=3)  # in the server app
 """
 
 import logging
@@ -60,9 +60,7 @@ def _take_step(message: Any, node_config: Any) -> "Files":
             f"it as {FOLDER} in the node's configuration."
         )
     step, files = _read(message.content)
-    sent = relay.take_step(
-        Path(str(folder)), step, files, counts=bool(node_config.get(COUNTS, False))
-    )
+    sent = relay.take_step(Path(str(folder)), step, files, counts=node_config.get(COUNTS) is True)
     if step == ASK:
         for line in key_lines(Path(str(folder))):
             _log(line)
@@ -71,16 +69,18 @@ def _take_step(message: Any, node_config: Any) -> "Files":
 
 
 def joint_audit(
-    grid: Any, folder: str | Path, *, members: int = 2, timeout: float | None = None
+    grid: Any, folder: str | Path, *, members: int, timeout: float | None = None
 ) -> "Combined":
     """Audit jointly with all nodes of a grid; return their results as one.
 
-    Waits until `members` nodes are there. `timeout` is for each step, in seconds. `folder` is made
-    and keeps the commitments and results, of which `fedaudit joint report` makes the report again.
-    Raises InputError if a member cannot take a step, or does not in time.
+    Waits until `members` nodes are there. `timeout` is for each step, in seconds. `folder` keeps
+    commitments and results; of them `fedaudit joint report` makes the report again. Raises
+    InputError if a member cannot take a step, or does not in time.
     """
     from fedaudit.joint import relay
 
+    if len(nodes := sorted(grid.get_node_ids())) < members:
+        _log(f"waits for {members} members; {len(nodes)} are there")
     while len(nodes := sorted(grid.get_node_ids())) < members:
         time.sleep(_WAIT)
 

@@ -6,6 +6,7 @@ is for, and keeps what a coordinator may have: commitments and results.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
@@ -17,7 +18,7 @@ from fedaudit.joint.combining import Combined, combine
 from fedaudit.joint.counting import count, send_result
 from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
 from fedaudit.joint.member import Member, open_member, read_commitments
-from fedaudit.system.files import atomic, check_free
+from fedaudit.system.files import atomic
 
 Files = Mapping[str, bytes]
 """The bytes of the files that are carried, by their names."""
@@ -87,7 +88,7 @@ def _keep(member: Member, files: Files) -> None:
         elif match["step"] == COMMIT and len(known) > 1:
             raise InputError(
                 f"{match['sender']} was not among those whose commitments were exchanged before: "
-                f"{', '.join(sorted(known))}."
+                f"{', '.join(sorted(known))}. To let others in, remove these but for your own."
             )
         else:
             with atomic(path) as temporary:
@@ -97,26 +98,36 @@ def _keep(member: Member, files: Files) -> None:
 def carry_all(carry: Carry, nodes: Sequence[int], folder: Path) -> Combined:
     """Take all members through a joint audit, and return their results as one.
 
-    `folder` is made, and keeps commitments and results. Raises InputError for fewer than two
-    members, for two of one name, and for a file that is not of its sender.
+    `folder` keeps commitments and results; an audit that broke goes on in it. Raises InputError for
+    fewer than two members, for two of one name, for a file that is not what its sender has to send,
+    and for one that differs from that in `folder`.
     """
     if len(nodes) < 2:
         raise InputError(f"A joint audit needs at least two members, not {len(nodes)}.")
-    check_free(folder, "what the members send")
-    folder.mkdir(parents=True)
     sent = carry(COMMIT, {node: {} for node in nodes})
     names = {node: _sender(files) for node, files in sent.items()}
-    if len({*names.values()}) < len(nodes):
+    members = {*names.values()}
+    if len(members) < len(nodes):
         raise InputError(f"Two nodes are one member: {', '.join(sorted(names.values()))}.")
-    for step in (ASK, ANSWER, RESULT, END):
+    for step, following in pairwise((COMMIT, ASK, ANSWER, RESULT, END)):
         for node, files in sent.items():
-            _check(names[node], files, {*names.values()})
+            _check(step, names[node], files, members)
         every = [pair for files in sent.values() for pair in files.items()]
-        if step in (ASK, END):
-            for name, content in every:
-                (folder / name).write_bytes(content)
-        sent = carry(step, {node: _for(names[node], every) for node in nodes})
+        if step in (COMMIT, RESULT):
+            _store(folder, every)
+        sent = carry(following, {node: _for(names[node], every) for node in nodes})
     return combine(folder)
+
+
+def _store(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files into a folder, in which the same ones may be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files:
+        path = folder / name
+        if path.exists() and path.read_bytes() != content:
+            raise InputError(f"{path} is of another joint audit: choose another folder.")
+        with atomic(path) as temporary:
+            temporary.write_bytes(content)
 
 
 def _sender(files: Files) -> str:
@@ -128,12 +139,15 @@ def _sender(files: Files) -> str:
     return match["sender"]
 
 
-def _check(sender: str, files: Files, members: set[str]) -> None:
-    """Raise InputError for a file that is not of the one who sent it, or for a stranger."""
-    for name in files:
-        match = _FILE.fullmatch(name)
-        if not match or match["sender"] != sender or match["receiver"] not in {None, *members}:
-            raise InputError(f"{sender} has sent {name!r}, which is not its file.")
+def _check(step: str, sender: str, files: Files, members: set[str]) -> None:
+    """Raise InputError unless a member has sent all of its files of a step, and no others."""
+    receivers = members - {sender} if step == ANSWER else {""}
+    expected = {exchange.path_of(Path(), step, sender, name).name for name in receivers}
+    if files.keys() != expected:
+        raise InputError(
+            f"{sender} has sent {', '.join(sorted(files)) or 'nothing'} in place of "
+            f"{', '.join(sorted(expected))}."
+        )
 
 
 def _for(receiver: str, every: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:

@@ -351,13 +351,14 @@ def _answer(code: int, messages: list[dict[str, Any]], seconds: float, memory: i
 
 
 def _exit_reason(code: int, seconds: float, memory: int) -> str:
-    late = ("SIGALRM", "SIGXCPU", "SIGKILL")  # Windows has none of them
-    if code < 0 and signal.Signals(-code).name in late:
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    with suppress(ValueError):  # a real-time signal has no name
+        how = signal.Signals(-code).name
+    if how in ("SIGALRM", "SIGXCPU", "SIGKILL"):  # Windows has none of them
         return f"it takes over {seconds:.0f} seconds"
     room = f"it takes over {memory / 2**30:g} GiB of memory"
     if code == _NO_MEMORY:
         return room
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"{room}, or ends its process ({how})"
 
 

@@ -86,7 +86,7 @@ def test_all_steps_are_taken_when_the_server_asks(committed, monkeypatch, run):
 
 
 def test_counts_are_told_only_where_the_node_allows_it(committed):
-    grid = Grid(*({"joint-folder": name} for name in NAMES))
+    grid = Grid(*({"joint-folder": name, "joint-counts": "false"} for name in NAMES))
     assert joint_audit(grid, "together", members=3).report is None
 
 
@@ -98,7 +98,7 @@ def test_why_a_member_refuses_stays_with_it(committed, caplog):
         joint_audit(grid, "together", members=3)
     assert "b is not the folder of a member" in caplog.text
     with pytest.raises(InputError, match="did not take the step commit"):
-        joint_audit(Grid({}, {}), "other")
+        joint_audit(Grid({}, {}), "other", members=2)
     assert "as joint-folder in the node's configuration" in caplog.text
 
 

@@ -73,7 +73,7 @@ def test_a_run_that_broke_goes_on_with_the_files_that_are_there(group, monkeypat
     with pytest.raises(ConnectionError):
         Server(NAMES, alter=broken).audit("first")
     monkeypatch.setattr(relay, "ask", None)  # not taken again
-    assert Server(NAMES).audit().statuses.keys() == {*NAMES}
+    assert Server(NAMES).audit("first").statuses.keys() == {*NAMES}
 
 
 def test_commitments_that_were_exchanged_before_are_final(group):
@@ -128,5 +128,25 @@ def test_a_member_speaks_for_itself_only(here):
     def carry(step, files):
         return {node: {answers[step](node): b""} for node in files}
 
-    with pytest.raises(InputError, match=r"a has sent 'b\.ask\.zip', which is not its file"):
+    with pytest.raises(InputError, match=r"a has sent b\.ask\.zip in place of a\.ask\.zip"):
+        relay.carry_all(carry, [1, 2], Path("out"))
+
+
+def test_a_result_takes_the_place_of_no_commitment(here):
+    """Of the files in the server's folder a member can replace none."""
+    sent = {
+        COMMIT: lambda name: {f"{name}.commit.json": b"1"},
+        ASK: lambda name: {f"{name}.ask.zip": b""},
+        ANSWER: lambda name: {f"{name}.answer-for-{'ab'.replace(name, '')}.zip": b""},
+        RESULT: lambda name: {f"{name}.commit.json": b"2"},
+    }
+
+    def carry(step, files):
+        return {node: sent[step]("ab"[node - 1]) for node in files}
+
+    with pytest.raises(InputError, match=r"a has sent a\.commit\.json in place of a\.result\.json"):
+        relay.carry_all(carry, [1, 2], Path("out"))
+    assert Path("out/a.commit.json").read_bytes() == b"1"
+    Path("out/a.commit.json").write_bytes(b"of another one")
+    with pytest.raises(InputError, match="is of another joint audit"):
         relay.carry_all(carry, [1, 2], Path("out"))

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from fedaudit.api.errors import InputError
 from fedaudit.audit import preflight
 from fedaudit.audit.session import run_audit
 from fedaudit.cache.answers import FILE
@@ -136,3 +137,21 @@ def test_what_answers_depend_on_removes_them(place, small, monkeypatch, change):
         monkeypatch.setattr("fedaudit.reproduction.answers.code_sha256", lambda: "other code")
     with open_answers(place, config) as answers:
         assert answers.get("identity", [b"question"]) == [None]
+
+
+def test_answers_that_cannot_be_read_are_begun_anew(place, small):
+    path = place.parents[1] / "answers" / place.name / FILE
+    path.parent.mkdir(parents=True)
+    path.write_text("of another version")
+    with open_answers(place, small) as answers:
+        assert answers.get("identity", [b"question"]) == [None]
+
+
+def test_two_processes_do_not_share_answers(place, small):
+    with open_answers(place, small) as answers:
+        answers.add("identity", [b"question"], ["answer"], 1)
+        with pytest.raises(InputError, match="Another process is asking the models"):
+            open_answers(place, small).__enter__()
+        remove_answers(place)
+        assert answers.get("identity", [b"question"]) == ["answer"]
+        assert (place.parents[1] / "answers" / place.name / FILE).exists()

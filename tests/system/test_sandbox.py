@@ -153,3 +153,8 @@ def test_a_file_of_impossible_size_is_refused(tmp_path, size):
 
 def test_what_is_said_besides_is_not_heard():
     assert attempt("shouting", '5\n[{"answer": 2}]\n{"ans\n') == 1
+
+
+@pytest.mark.parametrize(("code", "how"), [(-40, "signal 40"), (-11, "SIGSEGV"), (3, "code 3")])
+def test_every_end_of_a_process_has_a_name(code, how):
+    assert how in sandbox._exit_reason(code, 1.0, sandbox.MEMORY)

@@ -132,7 +132,7 @@ class Reconstruction(Attack):
             names = _names(updates)
             rows += [_missing(reason, {"client": name, "view": updates[0].view}) for name in names]
             limits.append(
-                f"{self.name}: nothing can be told of the update of {', '.join(names)}: {reason}."
+                f"{self.name}: no text can be told of the update of {', '.join(names)}: {reason}."
             )
         return Result(
             measurements=tuple(rows),
