@@ -546,6 +546,7 @@ class ForgetRequest(AuditRequest):
     kind: ClassVar[str] = "forget"
     command: ClassVar[str] = "forget"
     purpose: ClassVar[str] = "references"
+    input_field: ClassVar[str] = "ours"
     compares_held_out: ClassVar[bool] = True
 
     attacks: tuple[str, ...] = ()
@@ -591,16 +592,6 @@ class ForgetRequest(AuditRequest):
             max=1_000_000,
         ),
     ] = 100
-
-    @property
-    def input_path(self) -> Path:
-        """The records of the member that left."""
-        return self.ours
-
-    @property
-    def held_out_path(self) -> Path | None:
-        """Records that the member set aside."""
-        return self.held_out
 
 
 RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")

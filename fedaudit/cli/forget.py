@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedaudit.api.errors import UsageError
 from fedaudit.audit.request import ForgetRequest
 from fedaudit.cli.audit_runner import make_request, run_audit
 from fedaudit.cli.options import Output, takes_options
@@ -43,7 +44,12 @@ def verify(
     from fedaudit.federation.folder import is_federation
 
     named = {"target": str(after)}
-    if not is_federation(after):
+    if is_federation(after):
+        if base:
+            raise UsageError(
+                f"{after} is a federation's folder, which names its base: leave --base."
+            )
+    else:
         named = {"adapter": str(after), **({"target": base} if base else {})}
     return run_audit(make_request(ForgetRequest, **named, **asked), output)
 

@@ -7,7 +7,7 @@ and `limit` the share that may be left.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -31,7 +31,7 @@ CAVEATS = (
     "A record that a remaining member has as well counts as still learnt.",
     "What a model does not show to these tests another attack may still find in it.",
     "Whether the model that was verified is the one in use, and whether the retrained ones were "
-    "trained as they should have been, without these records, is the word of who made them.",
+    "trained as they should have been, without these records, rests on the word of their makers.",
 )
 """What every such verification rests on."""
 
@@ -42,7 +42,7 @@ class ModelScores:
 
     scores: RoundScores
     own_out: Sequence[bool]
-    """Whether each own unit has a record that comes out word for word."""
+    """Whether each own unit that is long enough has a record that comes out word for word."""
     held_out_out: Sequence[bool]
 
     @property
@@ -73,25 +73,37 @@ def score_model(
         return ModelScores(RoundScores([], [], ranked), [], [])
     read = scorer.read(tuned, base, progress)
     own, held_out = scorer.gains(read)
-    own_out, held_out_out = scorer.by_unit(comes_out(read), any)
+    own_out, held_out_out = (
+        [out for out in units if out is not None]
+        for units in scorer.by_unit(comes_out(read), _any_of_long)
+    )
     return ModelScores(
         RoundScores(own, held_out, scorer.rank_canaries(tuned, progress)), own_out, held_out_out
     )
 
 
-def comes_out(read: LogProbabilities) -> list[bool]:
+def _any_of_long(records: Iterable[bool | None]) -> bool | None:
+    """Tell whether any record of a unit comes out; None if none of them is long enough."""
+    tried = [out for out in records if out is not None]
+    return any(tried) if tried else None
+
+
+def comes_out(read: LogProbabilities) -> list[bool | None]:
     """Tell of each record whether it is (100, 0.5)-extractable (Hayes et al., arXiv:2410.19482).
 
     Its first half is given, and up to 50 tokens after it must be drawn word for word at a
-    temperature of 1. A record with fewer than 10 tokens to come does not count as coming out.
+    temperature of 1. None for a record with fewer than 10 tokens to come, which is not tried.
     """
-    found = []
+    found: list[bool | None] = []
     for row in read:
         tail = row[len(row) // 2 :][:CONTINUED]
+        if len(tail) < SHORTEST:
+            found.append(None)
+            continue
         probability = math.exp(min(0.0, math.fsum(tail)))
         log_miss = math.log1p(-probability) if probability < 1 else -math.inf
         needed = samples_needed(log_miss, CHANCE) if math.isfinite(log_miss) else 1
-        found.append(len(tail) >= SHORTEST and needed is not None and needed <= DRAWS)
+        found.append(needed is not None and needed <= DRAWS)
     return found
 
 
@@ -102,7 +114,7 @@ def rows(models: VerifiedModels, records: WatchedRecords, *, limit: float) -> li
     show what these tests can see, hold by model.
     """
     has_canaries = bool(models.after.scores.canaries)
-    parts = 3 * (not records.refusal) + has_canaries
+    parts = (1 if records.refusal else 3) + has_canaries
     found: list[Measurement] = []
     scope: dict[str, object] = {"limit": limit}
     named = [(AFTER, 0, models.after), (BEFORE, 0, models.before)]
@@ -131,11 +143,26 @@ def _record_rows(
     own, held_out = model.scores.own, model.scores.held_out
     bounds = attributable_effect.score_bounds(own, held_out, level=level)
     yield from bound_rows(KIND, bounds, len(own), len(held_out), scope)
-    hits, other_hits = sum(model.own_out), sum(model.held_out_out)
+    yield _extractable_row(model, scope, level)
+
+
+def _extractable_row(model: ModelScores, scope: dict[str, object], level: float) -> Measurement:
+    own, held_out = model.own_out, model.held_out_out
+    if not own or not held_out:
+        whose = "held-out records" if own else "the member's records"
+        return Measurement.missing(
+            f"none of {whose} has {SHORTEST} tokens in its second half, so that none could come out"
+            " word for word",
+            kind=KIND,
+            plugin=KIND,
+            metric="extractable",
+            scope=scope,
+        )
+    hits, other_hits = sum(own), sum(held_out)
     least = attributable_effect.attributable_hits(
         hits, len(own), other_hits, len(held_out), level=level
     )
-    yield Measurement(
+    return Measurement(
         kind=KIND,
         plugin=KIND,
         metric="extractable",

@@ -170,6 +170,7 @@ def test_what_cannot_be_verified(run):
     run.refused(3, *ASKED, "--retrained", "after", says="the model before or after itself")
     run.refused(3, *ASKED, "--retrained", "r1", "--retrained", "r1", says="there twice")
     run.refused(2, *ASKED[:7], says="--held-out")
+    run.refused(2, *ASKED, "--base", "fedaudit-nano", says="which names its base")
     run.refused(2, *ASKED, "--limit", "1.5", says="--limit")
     shutil.copytree("before", "other")
     manifest = json.loads(Path("other/federation.json").read_text())

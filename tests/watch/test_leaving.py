@@ -28,7 +28,7 @@ def test_a_record_comes_out_if_a_hundred_draws_probably_give_it():
     assert comes_out([given + [math.log(half * 0.999) / 10] * 10]) == [False]
     # At most 50 tokens have to come, and the first half is given.
     assert comes_out([[-9.0] * 80 + [0.0] * 50 + [-9.0] * 30]) == [True]
-    assert comes_out([[0.0] * 18]) == [False]  # nine to come are too few
+    assert comes_out([[0.0] * 18]) == [None]  # nine to come are too few to try
     assert comes_out([[0.0] * 20]) == [True]
 
 
@@ -110,3 +110,35 @@ def rank_low(level):
     from fedaudit.metrics.privacy.attributable_effect import ranked_bounds
 
     return ranked_bounds([(0.0, [-1.0] * 99)] * 12, level=level)[0].low / 12
+
+
+def test_records_too_short_to_come_out_are_not_counted():
+    records = WatchedRecords(
+        own=(
+            (Document(id="1", text="x " * 12),),
+            (Document(id="2", text="x " * 12), Document(id="3", text="left " * 30)),
+        ),
+        held_out=((Document(id="4", text="y " * 12),),),
+        references=5,
+    )
+    engine = FakeEngine(lambda *_: "", likelihood=lambda target, token, before: -3.0)
+    scorer = RoundScorer(engine, records)
+    found = score_model(scorer, records, Target(name="after", adapter="a"), Target(name="b"))
+    assert (found.own_out, found.held_out_out) == ([False], [])
+    assert len(found.scores.own) == 2
+    rows_of = rows(VerifiedModels(after=found, before=found), records, limit=0.1)
+    for row in rows_of:
+        if row.metric == "extractable":
+            assert row.value is None
+            assert row.reason.startswith("none of held-out records has 10 tokens")
+
+
+def test_where_texts_alone_differ_only_canaries_are_counted():
+    refused = WatchedRecords(own=(), held_out=(), references=5, refusal="the texts differ")
+    nothing = ModelScores(RoundScores([], [], []), [], [])
+    [row] = rows(VerifiedModels(after=nothing, before=nothing), refused, limit=0.1)
+    assert (row.metric, row.value, row.reason) == ("learnt", None, "the texts differ")
+    ranked = ModelScores(RoundScores([], [], [(0.0, [-1.0] * 99)] * 12), [], [])
+    found = rows(VerifiedModels(after=ranked, before=ranked), refused, limit=0.1)
+    [first, *_] = [r for r in found if r.scope.get("unit") == "canary"]
+    assert first.low == rank_low(0.05 / 2)

@@ -72,7 +72,9 @@ def tuned_a(references: Array, trained: Mask) -> float:
     """
     areas = np.array([_areas(references, trained, model) for model in range(references.shape[1])])
     known = areas[~np.isnan(areas).any(axis=1)] if areas.size else areas
-    return CHOICES[int(known.mean(axis=0).argmax())] if len(known) else PUBLISHED_A
+    if not len(known):
+        return PUBLISHED_A
+    return CHOICES[int(np.round(known.mean(axis=0), 12).argmax())]  # the least of those that tie
 
 
 def _areas(references: Array, trained: Mask, model: int) -> list[float]:

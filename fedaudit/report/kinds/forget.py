@@ -9,10 +9,12 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.kinds.watch import (
     JUDGED_FPR,
     MIN_OTHERS,
+    UNSTATED,
     counted_units,
     range_text,
     rate_name,
     share_text,
+    states_bounds,
 )
 from fedaudit.report.number_format import as_percent, number, percent
 from fedaudit.report.query import missing_reasons
@@ -68,7 +70,13 @@ class Forget(Kind):
         after = [row for row in rows if row.scope.get("model") == AFTER]
         learnt = [row for row in after if row.metric == "learnt"]
         units = list(dict.fromkeys(row.scope.get("unit") for row in learnt))
-        judged = [_judge_learnt(str(unit), rows) for unit in units]
+        judged = [
+            _judge_learnt(
+                str(unit),
+                [r for r in rows if r.metric == "learnt" and r.scope.get("unit") == unit],
+            )
+            for unit in units
+        ]
         judged += [_judge_extractable(row) for row in after if row.metric == "extractable"]
         judged += [_judge_residual(row) for row in after if row.metric == "residual"]
         return judged
@@ -135,19 +143,13 @@ class Forget(Kind):
 def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
     by_model: dict[object, list[Measurement]] = {}
     for row in rows:
-        if row.metric == "learnt" and row.scope.get("unit") == unit:
-            by_model.setdefault(row.scope.get("model"), []).append(row)
+        by_model.setdefault(row.scope.get("model"), []).append(row)
     after = by_model[AFTER]
     if missing := next((row for row in after if row.value is None), None):
         return Judgement("inconclusive", f"forget: {missing.reason}.", "forget", missing)
     strict = [row for row in after if row.scope.get("fpr") == JUDGED_FPR]
-    stated = [after[0].scope.get("limit"), *(row.scope.get("others") for row in strict)]
-    if not strict or not all(map(is_finite_number, stated)):
-        reason = (
-            "forget: the rows do not state the limit, or how many others were compared with at one"
-            " false alarm in a hundred."
-        )
-        return Judgement("inconclusive", reason, "forget", after[0])
+    if not states_bounds(after, strict):
+        return Judgement("inconclusive", f"forget: {UNSTATED}.", "forget", after[0])
     allowed, n = float(str(after[0].scope["limit"])), after[0].n or 0
     limit, of = f"no more than {as_percent(allowed)} left", counted_units(n, unit)
     most, widest = max(after, key=_low), strict[0]
@@ -191,10 +193,12 @@ def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
 
 
 def _judge_extractable(row: Measurement) -> Judgement:
+    if row.value is None:
+        return Judgement("inconclusive", f"forget: {row.reason}.", "forget", row)
     allowed, n = row.scope.get("limit"), row.n or 0
     of = counted_units(n, str(row.scope.get("unit")))
-    if not is_finite_number(allowed):
-        reason = "forget: the row of records that come out states no limit."
+    if not all(map(is_finite_number, (allowed, row.low, row.high))):
+        reason = "forget: the row of records that come out does not state its limit or its bounds."
         return Judgement("inconclusive", reason, "forget", row)
     limit = f"no more than {as_percent(float(str(allowed)))} come out"
     share = float(str(allowed))
@@ -223,8 +227,8 @@ def _judge_residual(row: Measurement) -> Judgement:
         )
         return Judgement("inconclusive", reason, "forget", row)
     allowed, could_see = row.scope.get("limit"), row.scope.get("detectable")
-    if not is_finite_number(allowed) or not is_finite_number(could_see):
-        reason = "forget: the residual states no limit, or not what could have been seen."
+    if not all(map(is_finite_number, (allowed, could_see, row.low, row.high))):
+        reason = "forget: the residual does not state its limit, bounds, or what could be seen."
         return Judgement("inconclusive", reason, "forget", row)
     share, detectable = float(str(allowed)), float(str(could_see))
     limit = f"no more than {as_percent(share)} of what was learnt is left"

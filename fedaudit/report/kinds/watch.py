@@ -16,6 +16,10 @@ JUDGED_FPR = 0.01
 """The share of others that may stand as high in what a pass is about."""
 MIN_OTHERS = 100
 """The fewest others of which that share is a whole one."""
+UNSTATED = (
+    "the rows do not state the limit, their bounds, or how many others were compared with at one"
+    " false alarm in a hundred"
+)
 BY_NOW = "at least, by now"
 
 
@@ -122,15 +126,8 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
     if missing is not None:
         return Judgement("inconclusive", f"watch: {missing.reason}.", "watch", missing)
     judged = [row for row in rows if row.scope.get("fpr") == JUDGED_FPR]
-    stated = [rows[0].scope.get("limit"), *(row.scope.get("others") for row in judged)]
-    if not judged or not all(map(is_finite_number, stated)):
-        return Judgement(
-            "inconclusive",
-            "watch: the rows do not state the limit, or how many others were compared with at one"
-            " false alarm in a hundred.",
-            "watch",
-            rows[0],
-        )
+    if not states_bounds(rows, judged):
+        return Judgement("inconclusive", f"watch: {UNSTATED}.", "watch", rows[0])
     allowed = float(str(rows[0].scope["limit"]))
     limit = f"no more than {as_percent(allowed)} learnt"
     most = max(rows, key=lambda row: row.low or 0.0)
@@ -162,6 +159,16 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
         f" at one false alarm in a hundred; your limit is {as_percent(allowed)}."
     )
     return Judgement("pass", reason, "watch", widest, limit)
+
+
+def states_bounds(rows: Sequence[Measurement], judged: Sequence[Measurement]) -> bool:
+    """Tell whether rows have bounds and a limit, and those that a pass is about their others."""
+    stated = [
+        rows[0].scope.get("limit"),
+        *(end for row in rows for end in (row.low, row.high)),
+        *(row.scope.get("others") for row in judged),
+    ]
+    return bool(judged) and all(map(is_finite_number, stated))
 
 
 def _line(row: Row) -> tuple[str, str]:

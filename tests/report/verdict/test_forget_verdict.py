@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fedaudit.api.records import Measurement
@@ -27,6 +29,15 @@ def residual(low, high, *, detectable=0.2, limit=0.1, n=9):
         kind="forget", plugin="forget", metric="residual", value=(low + high) / 2, low=low,
         high=high, n=n, scope=scope,
     )  # fmt: skip
+
+
+def not_tried(row):
+    nothing = {"value": None, "low": None, "high": None, "hits": None, "chance": None}
+    return replace(row, **nothing, reason="too short")
+
+
+def unnamed(row):
+    return replace(row, scope={**row.scope, "unit": 1})
 
 
 AFTER, BEFORE = learnt("after", 0, 0.05), learnt("before", 0.6, 0.8)
@@ -65,6 +76,12 @@ OUT, LEFT = out(0, 0.0), residual(-0.05, 0.05)
             "of 12 canaries",
         ),
         ([learnt("after", 0.01, 0.05, limit=0.0), BEFORE, OUT, LEFT], "fail", "at least 1 (1.0 %)"),
+        # What a row does not state is not 0.
+        ([replace(AFTER, high=None), BEFORE, OUT, LEFT], "inconclusive", "their bounds"),
+        ([AFTER, BEFORE, replace(OUT, high=None), LEFT], "inconclusive", "its limit or its bounds"),
+        ([AFTER, BEFORE, OUT, replace(LEFT, low=None)], "inconclusive", "its limit, bounds"),
+        ([AFTER, BEFORE, not_tried(OUT), LEFT], "inconclusive", "forget: too short."),
+        ([unnamed(AFTER), unnamed(BEFORE), OUT, LEFT], "pass", "at least were learnt"),
     ],
 )
 def test_what_is_left_is_held_against_the_limit(rows, status, says):
