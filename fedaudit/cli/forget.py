@@ -34,7 +34,7 @@ def verify(
     asked: dict[str, Any],
     output: Output,
 ) -> int:
-    """Test whether the records of a member that left are still in the model.
+    """Test whether the model still has a member that left.
 
     The model before shows what the tests can see; models trained without the member show what one
     is like that never had it.

@@ -106,7 +106,7 @@ class Engine(FakeEngine):
     def score_groups(self, target, groups, **options):
         self.fate()
         with self.log.open("a") as file:
-            file.write(f"{target.name} scores {[(tuple(g[0]), len(g)) for g in groups]}\n")
+            file.write(f"{target.name} scores {[(tuple(row), 1) for g in groups for row in g]}\n")
         return super().score_groups(target, groups, **options)
 
     def prefix_probabilities(self, target, request, **options):
