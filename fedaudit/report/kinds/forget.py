@@ -81,6 +81,10 @@ class Forget(Kind):
         judged += [_judge_residual(row) for row in after if row.metric == "residual"]
         return judged
 
+    def shows(self, row: Row) -> bool:
+        """Tell whether the table shows a row, or a note below it."""
+        return row["metric"] in ("learnt", "residual", *TITLES)
+
     def tables(self, report: Row) -> list[Table]:
         """Return the table of both models, and the line on the retrained ones."""
         rows = [
