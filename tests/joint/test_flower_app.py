@@ -5,7 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def wait_for(port, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.5)
+    raise TimeoutError(port)
+
+
 @pytest.mark.oracle  # some minutes: eight processes import torch
 def test_three_supernodes_audit_together(files, members, tmp_path):
     adapters.write(initial(), LORA, Path("untrained"))
@@ -133,6 +143,7 @@ def test_three_supernodes_audit_together(files, members, tmp_path):
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)
+        wait_for(port)
         out = tmp_path / "together"
         run = [scripts / "flwr", "run", ROOT / "examples/joint_flower", "here", "--stream",
                "--run-config", f"out={str(out)!r} members=3"]  # fmt: skip
