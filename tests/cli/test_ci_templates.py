@@ -104,6 +104,7 @@ def test_the_action_passes_a_model_that_is_as_it_was(here):
     assert (here / "GITHUB_ENV").read_text() == f"FEDAUDIT_CONFIG={here}/fedaudit\n"
 
 
+@pytest.mark.oracle  # tests/test_examples.py has the codes of the gate, without a model
 def test_without_a_baseline_the_action_fails_as_the_audit_does(here):
     done = step(here, "Audit against the baseline", baseline="none.json", out="first")
     verdict = json.loads((here / "first/report.json").read_text())["verdict"]["status"]

@@ -75,7 +75,7 @@ def assert_same(rows, oracle):
             )
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.oracle)])
 def test_each_question_is_asked_of_a_model_once(place, small, asked, monkeypatch, whole):
     """The oracle asks every question of every audit anew.
 
