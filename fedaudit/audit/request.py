@@ -494,6 +494,17 @@ class EpsilonRequest(AuditRequest):
     commitment: Commitment = ""
 
 
+References = Annotated[
+    int,
+    Option(
+        "--references",
+        help="Secrets drawn at random that each canary is ranked among.",
+        min=1,
+        max=1_000_000,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest(AuditRequest):
     """The settings of one `fedaudit watch`."""
@@ -528,15 +539,7 @@ class WatchRequest(AuditRequest):
             max=1,
         ),
     ] = 0.1
-    references: Annotated[
-        int,
-        Option(
-            "--references",
-            help="Secrets drawn at random that each canary is ranked among.",
-            min=1,
-            max=1_000_000,
-        ),
-    ] = 100
+    references: References = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -583,15 +586,7 @@ class ForgetRequest(AuditRequest):
             max=1,
         ),
     ] = 0.1
-    references: Annotated[
-        int,
-        Option(
-            "--references",
-            help="Secrets drawn at random that each canary is ranked among.",
-            min=1,
-            max=1_000_000,
-        ),
-    ] = 100
+    references: References = 100
 
 
 RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")
