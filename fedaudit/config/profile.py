@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -112,6 +112,10 @@ class Variant:
     attacks: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attacks and of the ways of attribution, by name."""
+    scale_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By scale, options over these: the paper's number of questions or texts, for example."""
+    contaminated: float = 0.0
+    """The share of the records' cases that the base was trained on before the federation."""
     attribution: tuple[str, ...] = ()
     """The ways by which a watermark is attributed to clients; without any it is not."""
     memorize: Mapping[str, Any] | None = None
@@ -155,6 +159,8 @@ class Variant:
     """The one scale at which it is run, where two cores would take too long; empty for all."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.contaminated <= 1:
+            raise ValueError("contaminated must lie between 0 and 1.")
         if self.trace < 0 or (self.trace and self.round >= 0):
             raise ValueError("trace must be at least 0, and goes without round.")
         if self.infer is not None and (self.has_several_victims or self.model == "local"):
@@ -295,7 +301,8 @@ class Profile:
         for variant in self.study:
             if variant.pool in names:
                 raise ValueError(f"the pool {variant.pool!r} has the name of a variant.")
-            for scale in {*variant.scale, *([variant.only] if variant.only else [])}:
+            named = {*variant.scale, *variant.scale_options}
+            for scale in {*named, *([variant.only] if variant.only else [])}:
                 if scale not in self.scale:
                     raise unknown_name_error(f"scale of variant {variant.name}", scale, self.scale)
 
@@ -313,6 +320,11 @@ class Profile:
     def variant_settings(self, variant: Variant, scale: str) -> Mapping[str, Any]:
         """Return what a variant sets over the settings at `scale`."""
         return merge_tables(variant.simulate, _nearest_first(variant.scale, self.scales(scale)))
+
+    def variant_at(self, variant: Variant, scale: str) -> Variant:
+        """Return a variant with the options that it has at `scale`."""
+        options = _nearest_first(variant.scale_options, self.scales(scale))
+        return replace(variant, options=merge_tables(variant.options, options), scale_options={})
 
     def runs_at(self, variant: Variant, scale: str) -> bool:
         """Tell whether a variant is run at `scale`."""

@@ -19,7 +19,7 @@ from fedaudit.config.profile import Profile, Variant
 from fedaudit.report.units import amount, operations, size
 from fedaudit.reproduction.audits import traced_rounds
 from fedaudit.reproduction.instruments import RANKING
-from fedaudit.reproduction.runner import is_trained, study_configs
+from fedaudit.reproduction.runner import federation_config, is_trained, study_configs
 from fedaudit.reproduction.variant_checks import check_variant
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.forecast import Forecast, forecast, on_card
@@ -76,7 +76,8 @@ def describe_study(
     first, seed_count = next(iter(configs.values())), len(configs)
     for config, variant in zip(first, chosen, strict=True):
         check_variant(variant, config)
-        key = repr(config)
+        own = federation_config(variant, config, federations)
+        key = repr(own)
         is_new = key not in made
         if is_new:
             made[key] = forecast(prepare(config, federations), settings)
@@ -85,7 +86,7 @@ def describe_study(
                 variant=variant,
                 federation=made[key],
                 is_new=is_new,
-                trained=is_trained(federations, config),
+                trained=is_trained(federations, own),
                 cost=_cost(variant, made[key]),
             )
         )

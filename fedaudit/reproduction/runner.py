@@ -16,6 +16,7 @@ from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.reproduction.answers import remove_answers
 from fedaudit.reproduction.claims import check_claims, check_claims_of_seed, compare_figures
+from fedaudit.reproduction.contaminated_base import contaminated_base
 from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
 from fedaudit.reproduction.seeds import (
@@ -62,7 +63,11 @@ def study_variants(
 
     Without `own_seeds`, variants that set a seed of their own are left out.
     """
-    fitting = [variant for variant in profile.study if profile.runs_at(variant, scale)]
+    fitting = [
+        profile.variant_at(variant, scale)
+        for variant in profile.study
+        if profile.runs_at(variant, scale)
+    ]
     chosen = [variant for variant in fitting if variant.quick or not quick]
     if not own_seeds:
         chosen = [v for v in chosen if "seed" not in profile.variant_settings(v, scale)]
@@ -92,6 +97,13 @@ def shared_federations(configs: Sequence[Simulation], federations: Path) -> list
         else config
         for config, central in zip(configs, beside, strict=True)
     ]
+
+
+def federation_config(variant: Variant, config: Simulation, federations: Path) -> Simulation:
+    """Return the settings with the base that a variant's federation starts from."""
+    if not variant.contaminated:
+        return config
+    return replace(config, base=str(contaminated_base(config, variant.contaminated, federations)))
 
 
 def _federation_folder(federations: Path, config: Simulation) -> Path:
@@ -160,8 +172,9 @@ def run_study(
         seed: [
             VariantTask(
                 variant=variant,
-                config=config,
-                folder=_federation_folder(federations, config),
+                config=(own := federation_config(variant, config, federations)),
+                clean_base=config.base,
+                folder=_federation_folder(federations, own),
                 verdicts=federations.parent / VERDICTS,
                 redactor=redactor,
             )

@@ -63,7 +63,7 @@ def _variant_digest(
     own = merge_tables(profile.settings(scale), profile.variant_settings(variant, scale))
     table = merge_tables(own, settings)
     kept = {key: value for key, value in table.items() if key not in MACHINE}
-    return _digest([_given(variant, PLACE), kept])
+    return _digest([_given(profile.variant_at(variant, scale), PLACE), kept])
 
 
 def _given(item: Statement | Variant, left_out: frozenset[str]) -> dict[str, Any]:

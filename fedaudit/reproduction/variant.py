@@ -28,6 +28,7 @@ from fedaudit.config.profile import Variant
 from fedaudit.engine import environment
 from fedaudit.reproduction.answers import open_answers
 from fedaudit.reproduction.audits import RunAudit, audit_variant, is_deployed
+from fedaudit.reproduction.contaminated_base import write_contaminated_base
 from fedaudit.reproduction.instruments import measure_inference_and_exposure
 from fedaudit.reproduction.outcome_cache import (
     VariantOutcome,
@@ -65,6 +66,8 @@ class VariantTask:
 
     variant: Variant
     config: Simulation
+    clean_base: str = ""
+    """The base that `config.base` is made of where the variant's is contaminated."""
     folder: Path
     verdicts: Path
     redactor: "Redactor"
@@ -72,6 +75,9 @@ class VariantTask:
 
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation and attack it, or return the outcome of an earlier run."""
+    if share := task.variant.contaminated:
+        clean = replace(task.config, base=task.clean_base)
+        write_contaminated_base(clean, share, Path(task.config.base))
     cache_key = (task.variant, task.config, task.folder, task.redactor)
     if task.folder.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
         _log.info("variant %s: the outcome of an earlier run is used", task.variant.name)

@@ -50,6 +50,8 @@ def _check_federation(variant: Variant, config: Simulation) -> None:
     for name in _clients(variant):
         if name not in (EVERYBODY, OTHERS) and name not in config.client_names:
             raise unknown_name_error("client", name, config.client_names)
+    if variant.contaminated and config.client_data:
+        raise UsageError("contaminated draws cases from `data`, which client_data replaces.")
     if variant.round > config.rounds:
         raise UsageError(f"round {variant.round} is none of {config.rounds}.")
     if variant.model == "central" and not config.central:
