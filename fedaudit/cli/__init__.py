@@ -16,6 +16,7 @@ from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
 from fedaudit.cli.audit.compare import compare
 from fedaudit.cli.audit.settings_file import init, option_defaults
+from fedaudit.cli.data import data
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.exit_handling import (
     finished_only,
@@ -59,7 +60,7 @@ IN_ORDER = (
         "watch",
         "forget",
     ),
-    *("report", "compare", "merge", "gate", "scrub", "watermark"),
+    *("report", "compare", "merge", "gate", "scrub", "data", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
 )
 """The order of a user's work: an audit, its parts, what is done with it; then simulations."""
@@ -100,7 +101,7 @@ GROUPS = (
 for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
-    *(simulate, init, audit, reproduce, extract, infer, memorize, watch, scrub),
+    *(simulate, init, audit, reproduce, extract, infer, memorize, watch, scrub, data),
     *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:

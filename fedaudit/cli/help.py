@@ -87,6 +87,10 @@ EXAMPLES = {
         "fedaudit scrub records.jsonl clean.jsonl",
         'fedaudit scrub records.csv clean.csv --pattern "CASE=[A-Z]{2}/[0-9]{4}" --strict',
     ),
+    "data": (
+        "fedaudit data alpaca alpaca_data.json",
+        "fedaudit data pubmedqa ori_pqal.json ori_pqau.json --each 30000 --out questions.jsonl",
+    ),
 }
 """Two command lines for each command, the second with more options."""
 

@@ -100,7 +100,7 @@ def read_records(
     lines: dict[str, str] = {}
     empty: InputError | None = None
     copies: Counter[str] = Counter()
-    for position, fields in _objects(path, open_file):
+    for position, fields in read_objects(path, open_file):
         where = f"{path}, {position}"
         try:
             content = formats.content(fields, template, where)
@@ -207,7 +207,9 @@ def is_empty(path: Path, open_file: OpenFile = open_regular) -> bool:
         return not any(chunk.strip(BLANK) for chunk in iter(lambda: file.read(2**20), b""))
 
 
-def _objects(path: Path, open_file: OpenFile) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def read_objects(
+    path: Path, open_file: OpenFile = open_regular
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (where it stands, JSON object) of every record: a line, an array's element, a row."""
     try:
         with open_file(path) as file:
