@@ -16,6 +16,8 @@ def answer(member: Member) -> list[Path]:
     """
     commitments, paths = read_commitments(member.folder), []
     for name in commitments.keys() - {member.name}:
+        exchange.check_place(member.folder, ANSWER, member.name, name)
+    for name in commitments.keys() - {member.name}:
         message = receive(member.folder, ASK, name, commitments)
         request, asked = message.parts[REQUEST], commitments[name].body["asked"]
         _check_first(member, name, message.digest)

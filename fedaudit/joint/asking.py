@@ -27,6 +27,7 @@ from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import ResponseCache, share_responses
 from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import TargetSet
+from fedaudit.joint import exchange
 from fedaudit.joint.exchange import ASK, REQUEST, SETUP
 from fedaudit.joint.inputs import JointInputs, attack_of
 from fedaudit.joint.keys import BASE, TUNED, answer_keys, text_keys
@@ -74,6 +75,7 @@ def ask(member: Member, watch: Watcher) -> Path:
     An interrupted run goes on where it was. Raises InputError if the folder lacks commitments.
     """
     commitments = read_commitments(member.folder)
+    exchange.check_place(member.folder, ASK, member.name)
     inputs, attack = member.inputs, attack_of(member.request)
     with _kept(member) as kept:
         engine, base_sha256 = access.load_engine(inputs.audited, inputs.form, member.request, kept)

@@ -32,6 +32,7 @@ from fedaudit.extraction.targets import (
     spellings,
     strings_by_label,
 )
+from fedaudit.joint import exchange
 from fedaudit.joint.asking import limited_plan, model_context
 from fedaudit.joint.exchange import ANSWER, ASK, RESULT, SETUP
 from fedaudit.joint.inputs import JointInputs, attack_of
@@ -39,7 +40,9 @@ from fedaudit.joint.keys import BASE, LITERAL, STRICT, TUNED, Answers, read_answ
 from fedaudit.joint.member import Member, fingerprints, read_commitments, receive
 from fedaudit.report.document import Report, to_plain, write
 from fedaudit.report.redaction import Redactor, user_key
+from fedaudit.system import outputs
 from fedaudit.system.files import sha256
+from fedaudit.system.outputs import check_output
 
 UNKNOWN = ("outputs", "whole_words", "outputs_of_base", "prompt")
 """Evidence of a finding that a victim does not learn: only whether a string came out is seen."""
@@ -210,9 +213,12 @@ def _without_unknown(finding: Finding) -> Finding:
 def count(member: Member, watch: Watcher, tell: Tell) -> Audit:
     """Write the member's report, which stays with it, and return it.
 
-    Raises InputError if a file of another member is missing, or if it asked another base.
+    Raises InputError if a file of another member is missing, if it asked another base, or if what
+    is in the place of the report or the result was not written by this step.
     """
     attackers = read_attackers(member)
+    exchange.check_place(member.folder, RESULT, member.name)
+    check_output(member.private / REPORT, outputs.REPORT)
     inputs = member.inputs
     audit = CountingPipeline(
         inputs=inputs,

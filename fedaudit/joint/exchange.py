@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.report import attestation
 from fedaudit.system.documents import parse_json
-from fedaudit.system.files import atomic, read_regular
+from fedaudit.system.files import read_regular
+from fedaudit.system.outputs import OutputKind, check_output, signed, write_output
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -56,6 +57,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 PRIVATE = "private"
 """The part of a member's folder that must not be sent."""
 
+_KINDS = {
+    ".json": signed("a file of a joint audit", PREDICATE),
+    ".zip": OutputKind("a file of a joint audit", mark=STATEMENT.encode()),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
@@ -80,10 +86,19 @@ def path_of(folder: Path, step: str, sender: str, receiver: str = "") -> Path:
     return folder / f"{sender}.{step}{f'-for-{receiver}' if receiver else ''}.{end}"
 
 
+def check_place(folder: Path, step: str, sender: str, receiver: str = "") -> None:
+    """Raise InputError unless a member's file can be written into a folder (`write`)."""
+    path = path_of(folder, step, sender, receiver)
+    check_output(path, _KINDS[path.suffix])
+
+
 def write(
     path: Path, key: "Ed25519PrivateKey", body: Mapping[str, Any], parts: Mapping[str, bytes]
 ) -> None:
-    """Write a signed statement, and the sets that belong to it, as one file."""
+    """Write a signed statement, and the sets that belong to it, as one file.
+
+    Raises InputError if another file than one of the same kind is in its place.
+    """
     envelope = attestation.sign(
         {
             "_type": attestation.STATEMENT,
@@ -103,8 +118,7 @@ def write(
             for name, part in {STATEMENT: content, **parts}.items():
                 file.writestr(zipfile.ZipInfo(name), part)
         content = archive.getvalue()
-    with atomic(path) as temporary:
-        temporary.write_bytes(content)
+    write_output(path, content, _KINDS[path.suffix])
 
 
 def read(path: Path, key: "Ed25519PublicKey | None" = None) -> Message:

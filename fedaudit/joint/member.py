@@ -136,6 +136,7 @@ def commit(folder: Path, name: str, request: JointRequest, key: Path) -> Path:
     check_library()
     attestation.private_key(key)
     check_free(folder / exchange.PRIVATE, "a member's secrets")
+    exchange.check_place(folder, COMMIT, name)
     inputs = resolve(request)
     member = Member(
         folder=folder,

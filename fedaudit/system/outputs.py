@@ -6,8 +6,11 @@ file by the names in it, any other by a mark.
 
 import json
 import os
+from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.system.files import atomic, check_target, open_regular, read_json
@@ -25,6 +28,8 @@ class OutputKind:
     """The names that a JSON object of this kind has."""
     mark: bytes = b""
     """Bytes that a file of this kind begins or ends with, or has near its beginning."""
+    statement: bytes = b""
+    """Bytes in the statement of a signed envelope (DSSE)."""
     lines: bool = False
     """Whether it is JSONL; the first line is looked at."""
     command: str = ""
@@ -50,6 +55,9 @@ class OutputKind:
             return False
         if not isinstance(content, dict) or not self.keys <= content.keys():
             return False
+        return self.statement in _statement(content) and self._is_of_command(content)
+
+    def _is_of_command(self, content: dict[str, Any]) -> bool:
         if not self.command:
             return True
         run = content.get("run")
@@ -57,8 +65,19 @@ class OutputKind:
         return f"{self.command} ".startswith(f"{command} ")  # a report of `dp audit` says `dp`
 
 
-def _json(name: str, *keys: str, mark: bytes = b"") -> OutputKind:
-    return OutputKind(name, frozenset(keys), mark)
+def _statement(envelope: dict[str, Any]) -> bytes:
+    with suppress(ValueError, TypeError):
+        return b64decode(envelope.get("payload", ""))
+    return b""
+
+
+def _json(name: str, *keys: str, mark: bytes = b"", statement: bytes = b"") -> OutputKind:
+    return OutputKind(name, frozenset(keys), mark, statement)
+
+
+def signed(name: str, predicate: str) -> OutputKind:
+    """Return the kind of a statement with this predicate in a signed envelope."""
+    return _json(name, "payload", "payloadType", "signatures", statement=predicate.encode())
 
 
 REPORT = _json("a report", "schema_version", "run", "measurements", "findings")
@@ -67,7 +86,7 @@ BASELINE = _json("a comparison with a baseline", "status", "reasons", "leaks", "
 COUNTS = _json("counts of a scrub", "in", "out", "style", "masked", "kept")
 SARIF = _json("a report in SARIF", "$schema", "version", "runs", mark=b'"name": "fedaudit"')
 CYCLONEDX = _json("a bill of materials", "bomFormat", "declarations", mark=b'"fedaudit"')
-ATTESTATION = _json("an attestation", "payload", "payloadType", "signatures")
+ATTESTATION = signed("an attestation", "urn:fedaudit:attestation:")
 REVEALED = OutputKind("a file of leaks", frozenset({"id", "label", "text"}), lines=True)
 GENERATOR = "fedaudit report"
 

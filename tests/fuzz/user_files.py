@@ -22,15 +22,21 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import auditor_files
 import fake_audit
+import handmade
 import targets
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from example_report import example
 
 from fedaudit import cli
+from fedaudit.config import profile
+from fedaudit.federation import manifest
 from fedaudit.report import document
 from fedaudit.system.staging import MARK, remove_stale_stages
 
@@ -38,6 +44,13 @@ RESULTS, REFUSED = {0, 1, 7}, {2, 3, 4, 5, 6}
 SECONDS = 60
 FILE, FOLDER = "{file}", "{folder}"
 BRIEF = ("--json", FILE, "--out", FOLDER, "--device", "cpu", "--quiet")
+JOINT = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu", "--detector", "names",
+         "--set", "contextual.samples=2")  # fmt: skip
+LITTLE = (
+    *("clients=2", "rounds=1", "central=false", "training.steps=1", "records.cases=2"),
+    *("records.documents_per_case=3", "evaluated=1", "training.rank=2", "training.max_length=24"),
+    *("training.batch_size=1", "partition.method=iid", "workers=1", "device=cpu"),
+)
 FORMS = ("json", "markdown", "sarif", "csv", "excel", "annex", "docx", "cyclonedx", "html")
 COMMANDS: dict[str, tuple[str, ...]] = {
     **{f"report {form}": ("report", "example.json", "--format", form, "--out", FILE)
@@ -71,20 +84,78 @@ COMMANDS: dict[str, tuple[str, ...]] = {
                  "victim.jsonl", "--sample", "4", "--detector", "names", *BRIEF),
     "canary measure": ("canary", "measure", "c.json", "fedaudit-nano", "--adapter", "lora",
                        "--references", "2", "--space-limit", "2", *BRIEF),
+    "dp audit": ("dp", "audit", "coins.json", "done", "--epsilon",
+                 "1", *BRIEF),
+    "audit": ("audit", "done", "--prefixes", "own.jsonl", "--victim",
+              "victim.jsonl", "--detector", "names", "--policy", "p.toml", "--reveal", *BRIEF),
+    "watch": ("watch", "fed", "--ours", "own.jsonl", "--held-out", "victim.jsonl", *BRIEF),
+    "watch follow": ("watch", "done", "--follow", "--ours", "own.jsonl", "--held-out",
+                     "victim.jsonl", *BRIEF),
+    "forget verify": ("forget", "verify", "fed", "--before", "before", "--ours", "own.jsonl",
+                      "--held-out", "victim.jsonl", *BRIEF),
+    "joint commit": ("joint", "commit", FOLDER, "--as", "new", "--key", "a.pem", "--ours",
+                     "own.jsonl", *JOINT),
+    "joint ask": ("joint", "ask", "a", "--quiet"),
+    "joint answer": ("joint", "answer", "a"),
+    "joint count": ("joint", "count", "a", "--counts", "--reveal", "--quiet"),
+    "joint report": ("joint", "report", "a", "--json", FILE),
+    "merge": ("merge", "s1", "s2", "--reveal", *BRIEF),
+    "attribute": ("attribute", "--rounds", "done", "--watermark", "marks.json", "--others", "2",
+                  "--queries", "2", "--limit", "1", "--threshold", "2", "--workers", "1", *BRIEF),
+    "attribute score": ("attribute", "score", "estimates", "--watermark", "marks.json", "--out",
+                        FILE, "--workers", "1", "--device", "cpu", "--quiet"),
+    "attribute verify": ("attribute", "verify", "bundle", "--workers", "1", "--quiet"),
+    "watermark make": ("watermark", "make", "r.jsonl", FILE, "--watermark", "new.json",
+                       "--plugin", "fictitious", "--quiet", "--device", "cpu"),
+    "watermark commitment": ("watermark", "commitment", "marks.json", "--out", FILE),
+    "canary check": ("canary", "check", "c.json", "--records", "r.jsonl", "--client", "c1",
+                     "--quiet"),
+    "simulate": ("simulate", "--profile", "f.toml", "--out", FOLDER, "--json", FILE, "--quiet",
+                 *(f"--set={one}" for one in LITTLE)),
 }  # fmt: skip
 RECORDS = ("own.jsonl", "victim.jsonl", *(f"fed/data/c{number}.jsonl" for number in range(4)))
 """Files of records, which --force may replace."""
 REPORTS = ("second.json", "gated.json", "deployed.json")
 """Reports of the same command as example.json, whose place a further one takes."""
-SLOW = {
-    *("report annex", "report docx", "report html", "dp make", "memorize", "extract"),
-    *("canary measure", "attribute decide", "scrub"),
+SHARES = {
+    **dict.fromkeys(("report annex", "report docx", "report html", "dp make", "memorize"), 1),
+    **dict.fromkeys(("extract", "canary measure", "attribute decide", "scrub", "simulate"), 1),
+    **dict.fromkeys(("dp audit", "joint ask", "merge", "attribute verify"), 1),
+    **dict.fromkeys(("audit", "attribute", "watermark make"), 0.2),
 }
-"""Commands of over a tenth of a second, which have a fifth of the others' cases."""
+"""How many cases commands of over a tenth of a second have, of five of another one."""
+WRITTEN = {
+    "attribute estimate": ("fed/ledger.jsonl", "fed/federation.json"),
+    "attribute": ("done/ledger.jsonl", "done/federation.json"),
+    "watermark commitment": ("marks.json",),
+    "joint ask": ("a/a.ask.zip",),
+    "joint answer": ("a/a.answer-for-b.zip",),
+    "joint count": ("a/a.result.json", "a/private/report.json", "a/private/revealed.jsonl"),
+}
+"""Files of the command's own that it writes anew."""
+READ = {
+    "import": ("src/lora-r4/round_1/global/adapter_config.json",),
+    "audit": ("p.toml", "own.jsonl", "lora/adapter_model.safetensors"),
+    "extract": ("own.jsonl", "lora/adapter_model.safetensors"),
+    "watch": ("fed/federation.json", "fed/rounds/001/global/adapter_model.safetensors"),
+    "watch follow": ("done/federation.json",),
+    "forget verify": ("before/federation.json", "fed/federation.json"),
+    "joint ask": ("a/b.commit.json", "a/private/member.json"),
+    "joint answer": ("a/b.ask.zip", "a/b.commit.json"),
+    "joint count": ("a/b.answer-for-a.zip", "a/b.ask.zip"),
+    "joint report": ("a/b.result.json", "a/private/member.json"),
+    "merge": ("s1/answers.sqlite",),
+    "attribute": ("done/federation.json", "marks.json"),
+    "attribute score": ("estimates/estimates.json", "marks.json"),
+    "attribute verify": ("bundle/bundle.json", "bundle/scores.json"),
+    "simulate": ("f.toml",),
+}
+"""What commands read besides the INPUTS among their words."""
 INPUTS = (
     *("example.json", "second.json", "r.jsonl", "c.json", "scores.json", "fed/federation.json"),
     *("coins.json", "marks.json", "report.json", "own.jsonl", "victim.jsonl"),
-    *("lora/adapter_config.json", "estimates/estimates.json"),
+    *("lora/adapter_config.json", "estimates/estimates.json", "p.toml", "a.pem", "a/a.commit.json"),
+    *("a/b.ask.zip", "a/private/member.json", "s1/answers.sqlite", "bundle/bundle.json"),
 )
 
 HOSTILE = """
@@ -186,12 +257,12 @@ def make_template(folder: Path) -> None:
     for make in (
         targets._reports,
         auditor_files._canaries,
+        auditor_files._policies,
         targets._bundle,
         targets._federation,
         fake_audit.written,
     ):
         make(folder)
-    shutil.rmtree(folder / "bundle")
     for name in ("own.jsonl", "victim.jsonl"):  # so that the detector is asked
         records = [json.loads(line) for line in (folder / name).read_text().splitlines()]
         bare = [json.dumps({**record, "pii": None}) for record in records]
@@ -201,6 +272,42 @@ def make_template(folder: Path) -> None:
     records = (folder / "r.jsonl").read_text() + '{"text": "Dear Mrs Ann Lee of York."}\n'
     (folder / "r.jsonl").write_text(records)
     (folder / "earlier").mkdir()
+    for name, seed in (("done", 0), ("before", 1)):
+        made = handmade.write(folder / name, clients=4, rounds=1, seed=seed)
+        table = json.loads((made.path / manifest.NAME).read_text())
+        (made.path / manifest.NAME).write_text(json.dumps({**table, "status": "complete"}))
+    text = files(profile.PACKAGE).joinpath("fed_pii.toml").read_text("utf-8")
+    (folder / "f.toml").write_text(text)
+    _run_in(folder, SHARD, "--shard", "1/2", "--out", "s1")
+    _run_in(folder, SHARD, "--shard", "2/2", "--out", "s2")
+    _joint(folder)
+
+
+SHARD = ("extract", "fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl", "--victim",
+         "victim.jsonl", "--detector", "names", "--attack", "superset", "--set",
+         "superset.samples=2", "--device", "cpu", "--quiet")  # fmt: skip
+
+
+def _joint(folder: Path) -> None:
+    """Take two members to the end of a joint audit; the folder of b goes."""
+    form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    for name, ours in (("a", "own.jsonl"), ("b", "victim.jsonl")):
+        key = Ed25519PrivateKey.generate().private_bytes(*form)
+        (folder / f"{name}.pem").write_bytes(key)
+        words = ("--as", name, "--key", f"{name}.pem", "--ours", ours, "--budget", "20")
+        _run_in(folder, ("joint", "commit", name, *words), *JOINT)
+    for step in ("ask", "answer", "count", "report"):
+        for name, other in ("ab", "ba"):
+            for path in (folder / other).glob(f"{other}.*"):
+                shutil.copy(path, folder / name)
+            if step != "report":
+                _run_in(folder, ("joint", step, name), *(["--counts"] if step == "count" else []))
+    shutil.rmtree(folder / "b")
+
+
+def _run_in(folder: Path, words: tuple[str, ...], *more: str) -> None:
+    code, _, err = in_place(folder, Case((*words, *more)))
+    assert code in RESULTS, (words, err)
 
 
 def import_all(template: Path, folder: Path) -> None:
@@ -280,7 +387,7 @@ def outputs(command: str, folder: Path, rng: random.Random) -> Case:
     (folder / "notes.md").write_text("# Mine\n")
     (folder / "table.csv").write_text("kind;plugin\n1;2\n")
     (folder / "link").symlink_to(rng.choice(INPUTS))
-    files = [p for p in folder.rglob("*") if p.is_file() or p.is_symlink()]
+    known = [p for p in folder.rglob("*") if p.is_file() or p.is_symlink()]
     file = rng.choice(
         [
             *INPUTS,
@@ -292,7 +399,7 @@ def outputs(command: str, folder: Path, rng: random.Random) -> Case:
             "src",
             ".",
             "",
-            *(p.relative_to(folder).as_posix() for p in rng.sample(files, 8)),
+            *(p.relative_to(folder).as_posix() for p in rng.sample(known, 8)),
         ]
     )
     out = rng.choice((*INPUTS, "fed", "src", "d", "earlier", "link", ".", "fed/rounds"))
@@ -359,8 +466,7 @@ def objects(command: str, folder: Path, rng: random.Random) -> Case:
         lambda: b'{"a": 1' + b"0" * 5_000_000 + b"}",
     ))  # fmt: skip
     named = [word for word in COMMANDS[command] if word in INPUTS] or ["fed/federation.json"]
-    if command == "import":
-        named = ["src/lora-r4/round_1/global/adapter_config.json"]
+    named = list(READ.get(command, named))
     (folder / rng.choice(named)).write_bytes(bomb())
     return Case(words_of(command, "made-o", "made-d"))
 
@@ -396,8 +502,8 @@ KINDS = {
 def snapshot(folder: Path) -> dict[str, bytes | str]:
     """Return every file below a folder by its name, with its bytes or where it leads to."""
     found: dict[str, bytes | str] = {}
-    for place, names, files in os.walk(folder):
-        for name in [*files, *(n for n in names if os.path.islink(os.path.join(place, n)))]:
+    for place, names, plain in os.walk(folder):
+        for name in [*plain, *(n for n in names if os.path.islink(os.path.join(place, n)))]:
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
             if os.path.islink(path):
@@ -422,7 +528,7 @@ def run_case(template: Path, folder: Path, kind: str, command: str, number: int)
     after = snapshot(folder)
     shown = f"{kind}, {command}, case {number}: {case.words}: exit code {code}: {err[-1500:]}"
     lost = [n for n in before if n not in case.allowed and after.get(n) != before[n]]
-    own = {"fed/ledger.jsonl", "fed/federation.json"} if command == "attribute estimate" else set()
+    own = WRITTEN.get(command, ())
     assert not [name for name in lost if name not in own or code not in RESULTS], (lost, shown)
     assert code in case.codes, shown
     if kind != "plugins" or "bug in the plugin 'hostile'" not in err:

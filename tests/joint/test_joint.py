@@ -151,6 +151,36 @@ def test_mistakes(files, run, words, code, says):
     assert not Path("x").exists()
 
 
+def test_a_members_files_take_the_place_of_no_others(files, members, run):
+    group = members("a", "b")
+    group.commit(*MODEL, *LESS, **files)
+    fresh = ("--as", "a", "--key", "a.pem", "--ours", "a.jsonl", *MODEL)
+    Path("new").mkdir()
+    Path("new/a.commit.json").write_text("mine")
+    run.refused(3, "joint", "commit", "new", *fresh, says="it stays as it is")
+    assert [p.name for p in Path("new").iterdir()] == ["a.commit.json"]
+    group.send(".commit.json")
+    steps = (
+        ("ask", "a.ask.zip"),
+        ("answer", "a.answer-for-b.zip"),
+        ("count", "a.result.json"),
+        ("count", "private/report.json"),
+        ("count", "private/revealed.jsonl"),
+    )
+    for step, name in steps:
+        path = Path("a", name)
+        path.write_text("mine")
+        run.refused(3, "joint", step, "a", says="it stays as it is")
+        assert path.read_text() == "mine"
+        path.unlink()
+        if step != "count":
+            for member in group.names:
+                group.step(step, member)
+            group.send(".ask.zip" if step == "ask" else ".answer-for-*.zip")
+    group.to_results()
+    group.to_results()  # its own files are written anew
+
+
 def test_members_must_agree_on_the_audit(files, members, run):
     group = members("a", "b")
     group.commit(*MODEL, "--budget", "5", **files)

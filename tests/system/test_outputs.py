@@ -19,6 +19,9 @@ PRECIOUS = {
     "adapter_config.json": '{"peft_type": "LORA", "r": 8}',
     "record.jsonl": '{"id": "a", "text": "One record.", "pii": []}',
     "other.sarif": '{"$schema": "x", "version": "2.1.0", "runs": [{"tool": {"driver": {}}}]}',
+    "other.intoto.json": json.dumps(
+        {"payload": "e30=", "payloadType": "application/vnd.in-toto+json", "signatures": []}
+    ),
     "notes.md": "# Privacy audit\n\nfedaudit report says that ...\n",
     "page.html": "<html><body>A page about fedaudit report</body></html>",
     "array.json": "[1, 2]",
@@ -92,6 +95,9 @@ def test_every_form_of_a_report_is_told_from_every_other(tmp_path, demo, monkeyp
         ("attribute", "decide", "scores.json"),
         ("canary", "measure", "c.json"),
         ("dp", "audit", "c.json", "--epsilon", "1"),
+        ("watch", "runs", "--ours", "own.jsonl"),
+        ("forget", "verify", "runs", "--before", "runs", "--ours", "own.jsonl"),
+        ("joint", "report", "runs"),
         ("simulate", "--profile", "fed_pii"),
         ("reproduce", "fed_pii"),
         ("scrub", "own.jsonl", "clean.jsonl"),
