@@ -121,7 +121,7 @@ def test_ten_questions_are_answered_within_two_clicks():
 
 
 def test_the_greedy_attack_of_the_plugin_page_runs():
-    """It is no part of the page's package, which another test installs and runs."""
+    """It is not part of the page's package, which another test installs and runs."""
     from types import SimpleNamespace
 
     from fedaudit.api.records import Target

@@ -39,7 +39,7 @@ class ClientScore:
     """A standard normal statistic, where the method has one."""
     p_value: float | None = None
     score: float | None = None
-    """What the method goes by where that is no z; larger is more suspicious."""
+    """What the method goes by where that is not a z; larger is more suspicious."""
     mark: str = ""
     """The mark that it was found by."""
 
@@ -72,7 +72,7 @@ class AttributionContext:
     write: Callable[[Path, Update], Path]
     """Writes the adapter that an update leads to from a start; returns its folder."""
     texts: Sequence[str] = ()
-    """Texts that nobody trained on, for a method that needs clean ones."""
+    """Texts that were never trained on, for a method that needs clean ones."""
     threshold: float = 4.0
     """The z above which a client is flagged."""
     seed: int = 0
@@ -98,4 +98,4 @@ class Attributor(Plugin, ABC):
 
     @abstractmethod
     def attribute(self, context: AttributionContext) -> AttributionResult:
-        """Return a suspicion of every client; a method that names nobody returns none."""
+        """Return a suspicion of every client; a method that names no one returns none."""

@@ -1,6 +1,6 @@
 """What the verdict on completions asks of an attack that lets a model complete training records.
 
-Such an attack compares the gain on the victim's records with that on records that nobody trained
+Such an attack compares the gain on the victim's records with that on records that no one trained
 on, at this level and with this power, and writes rows with these values in their scope.
 """
 

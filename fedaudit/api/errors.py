@@ -89,9 +89,9 @@ _KEY = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20}(?![A-Za-z0-9])")
 
 
 def unknown_name_error(kind: str, name: str, known: "Iterable[str]") -> UsageError:
-    """Return the error for a name nobody has, with the nearest one that exists."""
+    """Return the error for a name no one has, with the nearest one that exists."""
     names = sorted(known)
-    if _KEY.search(name):  # somebody typed a key where its name or kind belongs
+    if _KEY.search(name):  # someone typed a key where its name or kind belongs
         name = "(a key itself)"
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""

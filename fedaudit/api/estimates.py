@@ -19,10 +19,10 @@ class Estimate:
 def wilson(hits: float, n: int, z: float = Z_95) -> Estimate:
     """Return hits/n with its score interval (Wilson 1927), which is sound at 0 and at n.
 
-    Raises ValueError unless 0 <= hits <= n and n > 0: a rate of nothing is no rate.
+    Raises ValueError unless 0 <= hits <= n and n > 0: a rate of nothing is not a rate.
     """
     if n <= 0 or not 0 <= hits <= n:
-        raise ValueError(f"{hits} of {n} is no rate.")
+        raise ValueError(f"{hits} of {n} is not a rate.")
     rate = hits / n
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))

@@ -26,7 +26,7 @@ class StateDump:
 
 
 class ForeignFolder(ABC):
-    """A folder that is to be imported, as an importer sees it; links are no part of it."""
+    """A folder that is to be imported, as an importer sees it; links are not part of it."""
 
     name: str
     """The name of the folder itself."""

@@ -79,9 +79,9 @@ class AttackContext:
     victim: Sequence[Document] | None
     members: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     control: Sequence[Document] = ()
-    """Documents that nobody has; in `members`, those of other members that the auditor has."""
+    """Documents that no member has; in `members`, those of other members that the auditor has."""
     held_out: Sequence[Document] | None = None
-    """Records like the victim's that nobody trained on: what skill alone gives away."""
+    """Records like the victim's that were never trained on: what skill alone gives away."""
     related: bool = False
     """Whether training saw other documents of the groups that `held_out` are of."""
     counterfactual: Target | None = None
@@ -141,7 +141,7 @@ class Attack(Plugin, ABC):
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False
-    """Whether it compares what it finds with `held_out`: records that nobody trained on."""
+    """Whether it compares what it finds with `held_out`: untrained records."""
     asks_held_out: ClassVar[bool] = False
     """Whether it asks the requests of `held_out`."""
     reads_clients: ClassVar[bool] = False

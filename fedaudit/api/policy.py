@@ -74,7 +74,9 @@ class Policy:
         for name, most in self.kinds.items():
             _check_share(f"the limit of {name}", most, above=True)
         if unknown := set(self.required) - set(ATTACK_CLASSES):
-            raise ValueError(f"{min(unknown)} is no class of attacks: {', '.join(ATTACK_CLASSES)}.")
+            raise ValueError(
+                f"{min(unknown)} is not a class of attacks: {', '.join(ATTACK_CLASSES)}."
+            )
 
     @property
     def max_leak(self) -> float:

@@ -7,4 +7,4 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """Report to nobody."""
+    """Do nothing."""

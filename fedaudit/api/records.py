@@ -19,7 +19,7 @@ class PiiSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One record of a corpus; `pii` is None when nobody has annotated it yet."""
+    """One record of a corpus; `pii` is None when no one has annotated it yet."""
 
     id: str
     text: str
@@ -143,7 +143,7 @@ class ReferenceModel:
 
 @dataclass(frozen=True, slots=True)
 class GatedRequest:
-    """What somebody asks a deployed model: text, which may hold a key, and a prompt behind it."""
+    """What someone asks a deployed model: text, which may hold a key, and a prompt behind it."""
 
     heading: str = field(repr=False)
     prompt: tuple[int, ...] = ()
@@ -280,7 +280,7 @@ class Finding:
     evidence: Mapping[str, object]
     """What JSON holds. "text" is what leaked; its mask stands in its place."""
     safe: tuple[str, ...] = ()
-    """Fields of the evidence whose strings are no personal data: all others are masked."""
+    """Fields of the evidence whose strings are not personal data: all others are masked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,9 +58,9 @@ class Score:
     parts: tuple[int, ...] = ()
     """The hits of each part of a test that has parts, such as the attributes of an entity."""
     null: tuple[float, ...] = ()
-    """z of the same things under marks that nobody has, in every test the same ones: as many as
-    `Watermark.null_marks`; `test_texts` gives none. What tests of several models say alike, it says
-    alike under all of them."""
+    """z of the same things under marks that were never issued, in every test the same ones: as many
+    as `Watermark.null_marks`; `test_texts` gives none. What tests of several models say alike, it
+    says alike under all of them."""
 
 
 def _document_each(
@@ -90,7 +90,7 @@ class Watermark(Plugin, ABC):
         """Return the secret of a new mark: another one for every `seed` and `index`.
 
         `teacher` is the engine of the model that writes marked documents; `prompts` are texts
-        that nobody trains on, for a detector that needs prompts of its own.
+        that are never trained on, for a detector that needs prompts of its own.
         """
 
     @abstractmethod
@@ -138,14 +138,14 @@ class Watermark(Plugin, ABC):
 
         24 or more leave power. 0 where a setting asks for a paper's own test, never by default: Z
         of several rounds is taken for standard normal then, and a report says among its limits that
-        nobody has shown it.
+        no one has shown it.
         """
 
     @abstractmethod
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:
-        """Test the answers to `questions`, in their order; prompts are no part of them.
+        """Test the answers to `questions`, in their order; prompts are not part of them.
 
         `Score.null` has `null_marks` numbers, from the same answers or from further questions to
         the same models.
@@ -153,4 +153,4 @@ class Watermark(Plugin, ABC):
 
     @abstractmethod
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
-        """Test texts, of whoever wrote them."""
+        """Test any texts."""

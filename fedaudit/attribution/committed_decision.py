@@ -30,7 +30,7 @@ def decision_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedDecision:
-    """A decision that flags nobody by a mark that is not among the published commitments."""
+    """A decision that flags no client by a mark that is not among the published commitments."""
 
     decision: Decision
     status: CommitmentCheck | None
@@ -40,7 +40,7 @@ class CommittedDecision:
 
     @property
     def unopened(self) -> int:
-        """Published commitments that nobody opened: each counts as a test of every client."""
+        """Published commitments that no one opened: each counts as a test of every client."""
         return self.status.unopened if self.status else 0
 
 

@@ -159,7 +159,7 @@ def _like_pairs(
             client: sketch.sketch_update(federation.path / record.clients[client], start)
             for client in clients
         }
-    except InputError:  # another kind of adapter, whose update is no product
+    except InputError:  # another kind of adapter, whose update is not a product
         return
     near = sketch.cosines(sketches).triu(1) >= ALIKE
     yield from ((clients[i], clients[j]) for i, j in near.nonzero().tolist())

@@ -2,7 +2,7 @@
 
 The folder holds estimates.json and adapters: for each round the global adapter that the round began
 with and, for each client that took part, that adapter plus the client's estimated update. The
-sets that were summed are left out, because whoever knows the designs can solve for the updates.
+sets that were summed are left out, because anyone who knows the designs can solve for the updates.
 """
 
 import json

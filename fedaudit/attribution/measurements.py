@@ -133,7 +133,7 @@ def error_rates(
     for metric, (hits, n) in counts.items():
         if not n:
             group = "trained on documents with these marks" if metric == "tpr" else "is innocent"
-            yield row(plugin, metric, None, n=0, reason=f"nobody who took part {group}")
+            yield row(plugin, metric, None, n=0, reason=f"no client that took part {group}")
             continue
         rate = wilson(hits, n)
         yield Measurement(

@@ -45,7 +45,7 @@ def decided_report(
 ) -> "Report":
     """Return the report of a decision over scores alone.
 
-    With a file of published `commitments`, marks that are not among them flag nobody. With the
+    With a file of published `commitments`, marks that are not among them flag no client. With the
     server's `log` of sums, the decision knows how much of each other client's update an estimate
     holds, and the report says what each client itself adds to its scores. Pass `sets_known` without
     a log to verify such a report without the log: the rows that do not depend on the sets come out
@@ -142,7 +142,7 @@ def simulation_caveats(scores: Scores, federations: int) -> list[str]:
     if federations or not simulated_federations(scores, 1):
         return []
     return [
-        "how often somebody innocent is flagged with these settings was not simulated: "
+        "how often an innocent client is flagged with these settings was not simulated: "
         "--federations 100 simulates it, as does `attribute calibrate` with the scores"
     ]
 
@@ -181,7 +181,7 @@ def protocol_limits(
     limits = list(_list_assumptions(decision, sets_known=sets_known))
     if not decision.flagged:
         limits.append(
-            "nobody is flagged: either nobody trained on these marks, or too little of them "
+            "no client is flagged: either no one trained on these marks, or too little of them "
             "shows, or the keys are not the right ones"
         )
     if plan:
@@ -189,7 +189,7 @@ def protocol_limits(
     if plan and plan.aggregator.merges_each_round:
         limits.append(
             f"under {plan.aggregator.name} an estimate is a sum of few products of low rank: "
-            "whoever has a round's estimates may take them apart without knowing the sets"
+            "anyone who has a round's estimates may take them apart without knowing the sets"
         )
     if plan:
         exposures = plan.exposures()
@@ -212,19 +212,21 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
     if any(not t.nulls for t in decision.tests):
         yield (
             "where a mark has no null marks, p-values hold if scores by chance are standard "
-            "normal and independent from round to round, which nobody has shown: a model that "
+            "normal and independent from round to round, which no one has shown: a model that "
             "says the same in each round is counted in each"
         )
     if nulls := max((t.nulls for t in decision.tests), default=0):
         yield (
-            f"Z is compared with {nulls} marks that nobody has, tested on the same models, where "
+            f"Z is compared with {nulls} marks that were never issued, tested on the same models, "
+            f"where "
             "the mark's plugin draws some: this accounts for what models repeat; they support "
             f"p-values down to {stouffer.supported_p_value(nulls):.1g}"
         )
     for mark in dict.fromkeys(t.mark for t in decision.tests if isfinite(t.tail_degrees)):
         degrees = min(t.tail_degrees for t in decision.tests if t.mark == mark)
         yield (
-            f"for mark {mark}, marks that nobody has show that chance has heavier tails than the "
+            f"for mark {mark}, marks that were never issued show that chance has heavier tails "
+            f"than the "
             f"normal distribution: its p-values are higher, by Student's t with {degrees:.1f} "
             "degrees of freedom"
         )
@@ -233,7 +235,7 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
             "what an estimate holds of other clients' marked documents is worked out from "
             f"{'the sets' if sets_known else 'how the sets are drawn'} and how strongly the "
             "others show the mark; a test that answers in full from less than 0.35 of another "
-            "client's update may accuse somebody innocent more often"
+            "client's update may accuse an innocent client more often"
         )
     if decision.tests and sets_known:
         yield (

@@ -47,7 +47,7 @@ class ModelView:
         return replace(self, scope=scope)
 
     def add_scope(self, result: Result) -> Result:
-        """Return `result` with this view's scope; what a right key unlocks is no leak."""
+        """Return `result` with this view's scope; what a right key unlocks is not a leak."""
         if not self.scope:
             return result
         label = ", ".join(f"{name} {value}" for name, value in self.scope.items())

@@ -126,7 +126,7 @@ def score_gradients(
         # Training moves against the gradient.
         change = flattened(Path(str(before))) - flattened(Path(str(after)))
         if not change.norm():
-            raise InputError(f"{after} is no update: nothing changed in it.")
+            raise InputError(f"{after} is not an update: nothing changed in it.")
         found = direction_weights(
             (directions @ directions.T).double().numpy(),
             (directions @ change).double().numpy(),

@@ -34,7 +34,7 @@ def list_clients(
 def check_count(clients: Collection[object]) -> None:
     """Raise InputError for fewer than two clients, since each one attacks the others."""
     if len(clients) < 2:
-        raise InputError("A matrix needs two clients or more: with one there is nobody to attack.")
+        raise InputError("A matrix needs two clients or more: with one there is no one to attack.")
 
 
 def read_clients(files: Sequence[tuple[str, Path]], reader: InputReader) -> tuple[ClientData, ...]:
@@ -52,7 +52,7 @@ def read_clients(files: Sequence[tuple[str, Path]], reader: InputReader) -> tupl
 def _of_federation(folder: Path | None, reader: InputReader) -> list[tuple[str, Path]]:
     folder = folder or latest(RUNS)
     if folder is None or not is_federation(folder):
-        where = f"{folder} is no federation" if folder else "There is no federation below runs/"
+        where = f"{folder} is not a federation" if folder else "There is no federation below runs/"
         raise UsageError(f"{where}: name one, or the clients' files with --clients FILE FILE ...")
     federation = reader.federation(folder)
     clients = federation.manifest.clients

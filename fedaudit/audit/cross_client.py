@@ -65,7 +65,7 @@ def attack_every_pair(
 ) -> Iterator[Result]:
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
-        # All clients together: a kind of PII is unknown only if nobody has it.
+        # All clients together: a kind of PII is unknown only if no one has it.
         yield view.add_scope(Result(measurements=attack.unasked_label_rows(context.attacker)))
         chosen = iter(attack.restrict(context).attacker)
         corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}

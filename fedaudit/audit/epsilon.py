@@ -288,7 +288,7 @@ def _row(
 
 
 NO_COMMITMENT = (
-    "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
+    "No --commitment was given: nothing shows that canaries, coins and rule were fixed before "
     "training, and a bound from coins that were chosen afterwards proves nothing."
 )
 NO_GRADIENTS = (

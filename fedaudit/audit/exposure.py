@@ -207,7 +207,7 @@ def exposure_findings(
 ) -> tuple[list[Finding], list[Mapping[str, str]]]:
     """Return findings for planted secrets with a high rank, and what --reveal writes about them.
 
-    A secret that nobody trained on ranks among the first k of n with probability k / n, which is
+    A secret that was never trained on ranks among the first k of n with probability k / n, which is
     its p value. If that exceeds LEVEL divided by the number of planted secrets (Bonferroni), the
     rank may be due to chance, and the finding is "unverified".
     """
@@ -256,7 +256,7 @@ def _severity(scored_canary: ScoredCanary) -> Literal["high", "medium"]:
 FIT_LEVEL = 0.01
 """The p value up to which a fitted distribution is rejected."""
 NO_COMMITMENT = (
-    "No --commitment was given: nobody vouches that the canaries were chosen before training."
+    "No --commitment was given: nothing shows that the canaries were chosen before training."
 )
 
 
@@ -398,7 +398,7 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
         yield from self.inputs.copies.caveats()
         if not self._canaries.controls:
             yield (
-                "There are no controls: nothing shows that secrets nobody planted rank as "
+                "There are no controls: nothing shows that unplanted secrets rank as "
                 "chance would have it."
             )
         if BASE not in scored:

@@ -61,7 +61,7 @@ def discover(
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
-            raise InputError(f"{path} is no regular file.")
+            raise InputError(f"{path} is not a regular file.")
     if marks:
         watermark_keys.read(marks, reader.read)
     audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
@@ -74,7 +74,7 @@ def discover(
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
         missing = (
-            "" if path.exists() else f"Here is no federation {path}.{suggest_neighbour(path)} "
+            "" if path.exists() else f"There is no federation {path}.{suggest_neighbour(path)} "
         )
         raise UsageError(
             f"{missing}There are no documents to attack with: name your own with --prefixes, and "

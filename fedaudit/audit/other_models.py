@@ -397,7 +397,7 @@ def find_references(
 ) -> list[ReferenceRun]:
     """Return the reference federations that the user gave.
 
-    Raises UsageError if no adapter is audited, and InputError for a folder that is no complete
+    Raises UsageError if no adapter is audited, and InputError for a folder that is not a complete
     federation on the same base with its clients' records, or that is the audited one.
     """
     if not request.reference_paths:

@@ -254,9 +254,9 @@ def _attribution(
 def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     """Yield the steps that the material does not allow, and those that `--quick` skips."""
     if material.victim is None:
-        yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
+        yield "verbatim", "only the attacker's records are available: name some with --victim"
     if material.victim and not material.held_out:
-        yield "membership", "there are no records that nobody trained on: name some with --held-out"
+        yield "membership", "there are no untrained records: name some with --held-out"
     if material.audited.federation and (why := _no_updates(material)):
         yield "reconstruction", why
     if len(material.clients) < 2:

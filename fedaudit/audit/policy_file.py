@@ -19,8 +19,8 @@ LIMIT = 2**20
 def read_policy(name: str) -> Policy:
     """Return the policy of this name, or that of a TOML file.
 
-    Raises UsageError for a name that is neither, InputError for a file that is no policy and for a
-    limit on a kind of data that the taxonomy lacks: a typing error would go unnoticed.
+    Raises UsageError for a name that is neither, InputError for a file that is not a policy and for
+    a limit on a kind of data that the taxonomy lacks: a typing error would go unnoticed.
     """
     path = Path(name)
     if name in BUILT_IN:
@@ -62,7 +62,8 @@ def _check_kinds(kinds: Iterable[str], name: str) -> None:
         same = category(kind)
         if same is None:
             raise InputError(
-                f"{name}: {kind!r} is no kind of data: name a label such as PERSON or ID_CARD, or a"
+                f"{name}: {kind!r} is not a kind of data: name a label such as PERSON or ID_CARD, "
+                f"or a"
                 f" category: {', '.join(sorted(majors))}."
             )
         other = first.setdefault(same.name, kind)

@@ -279,7 +279,7 @@ def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") ->
 
 
 def check_files(request: "AuditRequest") -> None:
-    """Raise InputError for a given file that does not exist or is no file."""
+    """Raise InputError for a given file that does not exist or is not a file."""
     for path in (*request.members, *([request.control] if request.control else [])):
         corpus.existing_file(path)
 

@@ -129,7 +129,7 @@ class AuditRequest(ABC):
     members: tuple[Path, ...] = ()
     """Documents of members beside attacker and victim; the federation's own without any."""
     control: Path | None = None
-    """Documents that nobody in the federation has: their PII shows what guessing gives."""
+    """Documents that no one in the federation has: their PII shows what guessing gives."""
     device: Annotated[str, Option("--device", help="cpu, cuda, cuda:1, ... or auto.")] = "auto"
     dtype: Annotated[str, Option("--dtype", help="float32, bfloat16, float16 or auto.")] = "auto"
     engine: Annotated[
@@ -171,7 +171,7 @@ class AuditRequest(ABC):
 
     @property
     def held_out_path(self) -> Path | None:
-        """Documents like the victim's that nobody trained on, if the auditor names any."""
+        """Documents like the victim's that were never trained on, if the auditor names any."""
         return getattr(self, "held_out", None)
 
     @property
@@ -607,7 +607,7 @@ REACHED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseContext:
-    """What was declared about a release; a field that nobody declared is empty.
+    """What was declared about a release; a field that no one declared is empty.
 
     Raises UsageError for a word outside the lists, and for `declared_by` without a declaration.
     """

@@ -1,6 +1,6 @@
 """Requests as JSON in a cache, so that an audit can be resumed or merged from its folder alone.
 
-A folder may come from somebody else, so only a request as this version writes it is accepted. The
+A folder may come from someone else, so only a request as this version writes it is accepted. The
 files, model and plugins that it names are checked as for any request. Only the user decides what
 could send data away or run a program: which servers are asked, and how vLLM is started, which no
 cache states.

@@ -244,7 +244,9 @@ def _open_adapter(adapter: str, path: Path | None, reader: InputReader) -> Audit
     named = str(adapters.check(folder, reader.read).get("base_model_name_or_path") or "")
     base = bases.on_this_machine(named)
     if not base and path is None:
-        reason = f"names the base {named!r}, which is no folder here" if named else "names no base"
+        reason = (
+            f"names the base {named!r}, which is not a folder here" if named else "names no base"
+        )
         raise UsageError(f"{adapter} {reason}: name it with --target.")
     if not base or (
         path and is_federation(path) and manifest.read(path, reader.read).base.name == base

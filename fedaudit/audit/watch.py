@@ -62,7 +62,7 @@ def resolve(
 
     The federation may still be running: the rounds so far are tested. With `memory` its records
     are not read again, and what was asked before is kept in it. Raises InputError for a
-    folder that is no federation or has no round yet, and without held-out records.
+    folder that is not a federation or has no round yet, and without held-out records.
     """
     path = existing_path(Path(request.target or ""), "folder")
     if not is_federation(path):

@@ -26,7 +26,7 @@ MAX_CANARIES, MAX_TEXT_CHARS, MAX_TIMES = 10_000, 10_000, 100_000
 """The maximum canaries in a file, characters in a text, and copies of one canary."""
 
 REFERENCES = 2
-"""The minimum number of secrets given to nobody: one control, and one to compare it with."""
+"""The minimum number of secrets given to no one: one control, and one to compare it with."""
 
 _SALT = re.compile(r"[0-9a-f]{64}")
 _TEXTS = ("text", "secret", "client")
@@ -34,7 +34,7 @@ _TEXTS = ("text", "secret", "client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """A secret in its sentence; one without copies is a control, which nobody is given."""
+    """A secret in its sentence; one without copies is a control, which no one is given."""
 
     text: str
     """The sentence, with `{secret}` in the place of the secret."""
@@ -80,7 +80,7 @@ class CanarySet:
 
     @property
     def controls(self) -> tuple[Canary, ...]:
-        """The controls, which are given to nobody."""
+        """The controls, which are given to no one."""
         return tuple(canary for canary in self.canaries if not canary.times)
 
 
@@ -125,12 +125,12 @@ def _check_texts(table: Any, path: Path) -> None:
         if not isinstance(item, Mapping) or not all(
             isinstance(item.get(name, ""), str) for name in _TEXTS
         ):
-            raise InputError(f"{path}: canary {number} is no table of text, secret and client.")
+            raise InputError(f"{path}: canary {number} is not a table of text, secret and client.")
     space = table.get("space")
     words = space.get("words", []) if isinstance(space, Mapping) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(
-            f"{path}: its space is no table, or has words that are no texts; "
+            f"{path}: its space is not a table, or has words that are not texts; "
             "`fedaudit canary make` writes such a file."
         )
 
@@ -139,7 +139,7 @@ def _check(canaries: CanarySet, path: Path) -> None:
     if not _SALT.fullmatch(canaries.salt):
         raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
     if parse_time(canaries.made) is None:
-        raise InputError(f"{path}: {canaries.made!r} is no time with a time zone.")
+        raise InputError(f"{path}: {canaries.made!r} is not a time with a time zone.")
     for name, word in (
         ("kind", canaries.kind),
         ("language", canaries.language),
@@ -147,16 +147,16 @@ def _check(canaries: CanarySet, path: Path) -> None:
     ):
         check_name(word, path, f"the {name}")
     if not is_instruction(canaries.instruction):
-        raise InputError(f"{path}: its instruction is no line, or holds {SECRET}.")
+        raise InputError(f"{path}: its instruction is not a line, or holds {SECRET}.")
     for number, canary in enumerate(canaries.canaries):
         if mistake := _mistake(canary, canaries.space):
             raise InputError(f"{path}: canary {number} {mistake}.")
         if canary.times:
             check_name(canary.client, path, "the client")
     if not canaries.planted:
-        raise InputError(f"{path}: nobody is given any of its canaries.")
+        raise InputError(f"{path}: no one is given any of its canaries.")
     if canaries.space.size < len(canaries.planted) + REFERENCES:
-        raise InputError(f"{path}: its space has no {REFERENCES} secrets that nobody is given.")
+        raise InputError(f"{path}: its space has no {REFERENCES} secrets that no one is given.")
     if len({canary.secret for canary in canaries.canaries}) < len(canaries.canaries):
         raise InputError(f"{path} holds one secret twice.")
 

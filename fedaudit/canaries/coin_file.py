@@ -139,7 +139,7 @@ def _check(coins: CoinSet, path: Path) -> None:
     if not _SALT.fullmatch(coins.salt):
         raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
     if parse_time(coins.made) is None:
-        raise InputError(f"{path}: {coins.made!r} is no time with a time zone.")
+        raise InputError(f"{path}: {coins.made!r} is not a time with a time zone.")
     if coins.scorer not in SCORERS.values():
         raise InputError(f"{path}: its scorer is one that this version does not have.")
     check_name(coins.client, path, "the client")

@@ -195,7 +195,7 @@ def _secrets(
     space: SecretSpace, request: CanaryRequest, rng: random.Random, corpus_text: str
 ) -> tuple[list[str], list[str]]:
     """Return secrets to plant and controls, of which no corpus holds any."""
-    # Some secrets are nobody's: without references there is no rank.
+    # Some secrets are no one's: without references there is no rank.
     total = request.count + max(request.controls, REFERENCES)
     drawn_secrets, secrets = set[str](), list[str]()
     while len(secrets) < total:

@@ -40,7 +40,7 @@ def check_sentence(sentence: str) -> str:
 
 KINDS: Mapping[str, Mapping[str, SecretKind]] = {
     "phone": {
-        # Ofcom keeps these thousand numbers for drama: nobody has them.
+        # Ofcom keeps these thousand numbers for drama: no one has them.
         "en": SecretKind(
             label="PHONE_NUMBER",
             space=SecretSpace("07700 900###"),

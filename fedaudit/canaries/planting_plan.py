@@ -30,7 +30,7 @@ class PlantRequest:
     """The file of canaries, or of canaries and coins."""
     records: Annotated[Path, Option("--records", help="The client's records, as JSONL.")]
     client: Annotated[str, Option("--client", help="Whose records they are.")]
-    """Empty where nobody says, with coins."""
+    """Empty where no one says, with coins."""
     out: Annotated[
         Path, Option("--out", help="Where the records go with the canaries among them, as JSONL.")
     ]

@@ -17,7 +17,7 @@ from fedaudit.canaries.kinds import SECRET
 
 @dataclass(frozen=True, slots=True)
 class SlotReferences:
-    """What stands in one sentence: its canaries, and secrets that nobody was given."""
+    """What stands in one sentence: its canaries, and secrets that no one was given."""
 
     text: str
     canaries: tuple[Canary, ...]
@@ -47,7 +47,7 @@ def slot_references(
 ) -> list[SlotReferences]:
     """Return the references of every sentence: the whole space up to `limit`, else `count` of it.
 
-    No reference was given to anybody in any sentence. So a ranked secret that nobody trained on
+    No reference was given to anybody in any sentence. So a ranked secret that was never trained on
     has every rank with the same probability. A sample contains no control either, and depends only
     on the sentence and the seed. Raises ValueError if the space has too few secrets.
     """

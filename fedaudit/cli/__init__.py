@@ -160,7 +160,7 @@ def _printable() -> None:
 
 
 def _decodable() -> None:
-    """Raise UsageError for an argument that is no text: it could be neither used nor shown."""
+    """Raise UsageError for an argument that is not text: it could be neither used nor shown."""
     for word in sys.argv[1:]:
         try:
             word.encode()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedaudit.simulation.context import Event
 
 WIDTH = 80
-"""The width of results when stdout is no terminal."""
+"""The width of results when stdout is not a terminal."""
 
 
 def console() -> "Console":
@@ -64,7 +64,7 @@ def _shown(text: str) -> str:
 
 
 def print_note(text: str, *, quiet: bool = False) -> None:
-    """Tell the user something that is no result."""
+    """Tell the user something that is not a result."""
     if not quiet:
         print(_shown(text), file=sys.stderr)
 
@@ -131,7 +131,7 @@ def progress_bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
 def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
     """Give a listener that shows a simulation's rounds with loss and time left.
 
-    Where nobody watches a bar, in a log, each round begins a line.
+    Where no one watches a bar, in a log, each round begins a line.
     """
     if quiet or not sys.stderr.isatty():
         yield (lambda event: None) if quiet else _Lines().hear

@@ -36,7 +36,7 @@ def plant(
     print_text(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
     for line in done.empty:
         print_note(f"{line}.", quiet=quiet)
-    print_note(f"Whoever trains on {out} must not know which records are canaries.", quiet=quiet)
+    print_note(f"Anyone who trains on {out} must not know which records are canaries.", quiet=quiet)
     return 0
 
 

@@ -86,7 +86,7 @@ def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[s
     """Return in-toto's descriptors of what was audited.
 
     An input that is not at hand has the report's digest. In an earlier version's report, those of
-    adapters and bases are left out: nobody can tell which of their files they cover.
+    adapters and bases are left out: no one can tell which of their files they cover.
     """
     has_base_hash = "base_sha256" in report["target"]
     return [

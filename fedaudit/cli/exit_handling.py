@@ -29,7 +29,7 @@ GOES_ON = {
     ("attribute", "score"): "Give the same command to go on after the last finished round.",
     ("attribute", "estimate"): "Give the same command to go on with the sets in its log.",
 }
-"""What commands keep that are no audits, by their words."""
+"""What commands keep that are not audits, by their words."""
 
 TRACEBACK = "FEDAUDIT_TRACEBACK"
 """The variable that asks for the messages of errors that are bugs."""

@@ -38,13 +38,13 @@ def add(
     ] = "revealing",
     quiet: Quiet = False,
 ) -> int:
-    """Draw a further key that opens an adapter, for somebody else."""
+    """Draw a further key that opens an adapter, for someone else."""
     return _change_key(run, client, "add", name, adapter, quiet)
 
 
 @app.command()
 def revoke(run: Run, client: Client, name: Name, quiet: Quiet = False) -> int:
-    """Remove a key; without any key, nobody can open its adapter."""
+    """Remove a key; without any key, no one can open its adapter."""
     return _change_key(run, client, "revoke", name, "", quiet)
 
 

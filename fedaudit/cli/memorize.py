@@ -96,7 +96,8 @@ def _request(
     target = asked.get("target")
     if is_url(target):
         raise UsageError(
-            "A server keeps nobody's documents: name the clients' files with --clients FILE FILE."
+            "A server does not keep clients' documents: name the clients' files with --clients "
+            "FILE FILE."
         )
     named = places[0] if places else Path(target) if target else None
     if named is not None and not named.exists():

@@ -19,7 +19,7 @@ from fedaudit.audit.request import AuditRequest, options_of
 def refuse_nan(value: float | None) -> float | None:
     """Return the number that an option has; NaN, which every range lets pass, is refused."""
     if value is not None and isnan(value):
-        raise typer.BadParameter("nan is no number.")
+        raise typer.BadParameter("nan is not a number.")
     return value
 
 
@@ -90,7 +90,7 @@ Commitments = Annotated[
     typer.Option(
         "--commitments",
         help="The commitments that the owner published before training; marks without one flag "
-        "nobody.",
+        "no one.",
     ),
 ]
 

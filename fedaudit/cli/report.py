@@ -106,7 +106,7 @@ def report(
         Path | None,
         typer.Option(
             "--public-key",
-            help="With --verify: the public key, in PEM, of whoever must have signed it.",
+            help="With --verify: the public key, in PEM, of the required signer.",
         ),
     ] = None,
     root: Annotated[

@@ -195,4 +195,4 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         )
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."
-    yield "PII that nobody marked and the detector did not find is in OUT unchanged."
+    yield "PII that no one marked and the detector did not find is in OUT unchanged."

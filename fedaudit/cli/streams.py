@@ -47,7 +47,7 @@ class Streams:
     def lost(self) -> str:
         """Return why results were not shown; "" where they were, or the reader did not want more.
 
-        Whoever closes a pipe (`| head`) has what it wanted.
+        Anyone who closes a pipe (`| head`) has what it wanted.
         """
         with suppress(ValueError):
             sys.stdout.flush()
@@ -98,7 +98,7 @@ def _fill() -> None:
 
 
 def _replace_stream(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
-    """Return a stream on a handle, with the encoding that `stream` has; itself if it is no file."""
+    """Return a stream on a handle in the encoding of `stream`; itself if it is not a file."""
     try:
         is_terminal = stream is not None and stream.fileno() >= 0 and stream.isatty()
     except (OSError, ValueError):  # a test's, which is in memory

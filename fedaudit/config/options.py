@@ -189,7 +189,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         subtable[last] = value = _value(text)
         if value == text and text.startswith(("[", "{")):
             raise UsageError(
-                f"--set {key}: {text!r} is no list or table of TOML; are words in it quoted?"
+                f"--set {key}: {text!r} is not a list or table of TOML; are words in it quoted?"
             )
     return table
 

@@ -259,7 +259,7 @@ class Profile:
     tradeoffs: tuple[TradeoffColumn, ...] = ()
     """What each variant gives away, is worth and costs, as columns of one table."""
     coverage: tuple[CoverageEntry, ...] = ()
-    """Every table and figure of the paper, and what becomes of it, where somebody listed them."""
+    """Every table and figure of the paper, and what becomes of it, where someone listed them."""
     tuned_seeds: tuple[int, ...] = ()
     """Seeds that settings were chosen with: no claim is judged on them."""
 
@@ -352,7 +352,7 @@ def shipped_profiles() -> list[str]:
 def load(name: str) -> Profile:
     """Return a shipped profile by name, or one from a TOML file by path.
 
-    Raises UsageError for an unknown name, InputError for a file that is no profile.
+    Raises UsageError for an unknown name, InputError for a file that is not a profile.
     """
     if name in shipped_profiles():
         content, where = files(PACKAGE).joinpath(f"{name}.toml").read_bytes(), name

@@ -107,11 +107,13 @@ def _load_problem(error: BaseException) -> str:
 def _check_plugin(cls: type[Plugin]) -> type[Plugin]:
     is_dataclass = isinstance(cls, type) and dataclasses.is_dataclass(cls)
     if not is_dataclass or not getattr(cls, "name", ""):
-        raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
+        raise TypeError(f"{cls!r} is not a plugin, which is a dataclass with a name.")
     if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
         raise TypeError(f"{cls.__name__} has a name that is not letters, digits, _ and -.")
     if not issubclass(cls, Plugin) or not isinstance(cls.paper, str):
-        raise TypeError(f"{cls.__name__} is no Plugin of fedaudit.api, or its paper is no text.")
+        raise TypeError(
+            f"{cls.__name__} is not a Plugin of fedaudit.api, or its paper is not text."
+        )
     if missing := sorted(getattr(cls, "__abstractmethods__", ())):
         raise TypeError(f"{cls.__name__} does not define {', '.join(missing)}.")
     return cls

@@ -26,7 +26,7 @@ def choose(base: str, named: Iterable[str], source: Path) -> str:
     if folder := on_this_machine(names[0]):
         return folder
     raise InputError(
-        f"{source} names the base {names[0]!r}, which is no folder here: give its folder with "
+        f"{source} names the base {names[0]!r}, which is not a folder here: give its folder with "
         f"--base, or --base {shlex.quote(names[0])} if the hub's is meant."
     )
 

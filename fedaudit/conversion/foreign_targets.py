@@ -22,7 +22,7 @@ MODEL = "config.json"
 
 
 def may_be_foreign(folder: Path) -> bool:
-    """Tell whether a folder may be another framework's: it is no federation, model or adapter."""
+    """Tell whether a folder may be another framework's: not a federation, model or adapter."""
     markers = (MODEL, adapters.CONFIG)
     return (
         folder.is_dir()

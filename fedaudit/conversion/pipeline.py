@@ -379,7 +379,8 @@ def mean_notes(fits: Mapping[int, MeanFit], weights: Mapping[str, float]) -> Ite
             off = fit.distance(weights) / fit.spread if fit.spread else float("inf")
             share = f"{100 * off:,.0f} % of what tells clients apart" if fit.spread else "all it is"
             yield (
-                f"Round {number}: the global adapter is no mean of its clients' (off by {share}): "
+                f"Round {number}: the global adapter is not a mean of its clients' (off by "
+                f"{share}): "
                 "another rule, noise, or a file of another round."
             )
 

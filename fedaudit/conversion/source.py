@@ -94,7 +94,7 @@ class SourceFolder(ForeignFolder):
             return self._above.look(self._inside + name)
         dump = self._dumps.get(name)
         if dump is None:
-            raise InputError(f"{self.path / name} is no file of torch.save or numpy.savez.")
+            raise InputError(f"{self.path / name} is not a file of torch.save or numpy.savez.")
         if isinstance(dump, InputError):
             raise dump
         return dump

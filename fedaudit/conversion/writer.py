@@ -94,7 +94,7 @@ class Writer:
         )
         if any(omitted_counts):
             self.notes.append(
-                f"Up to {max(omitted_counts):,} tensors of a file are left out, which are no LoRA "
+                f"Up to {max(omitted_counts):,} tensors of a file are left out, which are not LoRA "
                 "weights: if training changed them too, the audit is of another model."
             )
 

@@ -103,8 +103,8 @@ def read_spans(annotation: Any, text: str, where: str) -> tuple[PiiSpan, ...]:
     Of spans that lie in one another, or are given twice, the outer one stays.
 
     Raises:
-        InputError: for what is no span, does not say what it quotes, lies outside of the text, or
-            overlaps another one; no message has any of the text.
+        InputError: for what is not a span, does not say what it quotes, lies outside of the text,
+            or overlaps another one; no message has any of the text.
     """
     quoted = [_quoted(item, where) for item in _items(annotation)]
     spans = _positioned(quoted, text, where)

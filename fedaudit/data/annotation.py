@@ -1,4 +1,4 @@
-"""Annotating documents that nobody has annotated, and saying with what."""
+"""Annotating documents that no one has annotated, and saying with what."""
 
 import logging
 from collections.abc import Mapping, Sequence

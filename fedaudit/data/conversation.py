@@ -90,7 +90,7 @@ class Conversation:
 def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
     """Return the turns of the lists, in order; `lists` is by field name.
 
-    Raises InputError for what is no list of turns with a known speaker and text.
+    Raises InputError for what is not a list of turns with a known speaker and text.
     """
     exchanges: list[Exchange] = []
     speakers: list[Place] = []
@@ -187,5 +187,5 @@ def text_of(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: {name!r} must be a string.")
     if SURROGATE.search(value):
-        raise InputError(f"{where}: {name!r} holds half a surrogate pair, which is no text.")
+        raise InputError(f"{where}: {name!r} holds half a surrogate pair, which is not text.")
     return value

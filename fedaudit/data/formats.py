@@ -206,7 +206,7 @@ def _of_turns(
                 "keep one."
             )
     if not talk.has_answer:
-        raise InputError(f"{where}: nobody answers in {name!r}. {_explicit()}")
+        raise InputError(f"{where}: no one answers in {name!r}. {_explicit()}")
     return pieces
 
 
@@ -224,7 +224,9 @@ def _of_fields(
     if not fields.get("instruction"):
         for name in record:
             if any(_has_role(name, role) for role in ("text", "prefix", "instruction")):
-                raise EmptyRecordError(f"{where}: {name!r} is empty; leave out what is no record.")
+                raise EmptyRecordError(
+                    f"{where}: {name!r} is empty; leave out what is not a record."
+                )
         raise InputError(
             f"{where}: {NEEDED}; it has {_list_fields(record)}.{_suggest_name(unread)}"
         )

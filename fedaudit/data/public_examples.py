@@ -17,7 +17,7 @@ from fedaudit.nano.tasks import TASK_MAKERS
 from fedaudit.system.files import existing_path
 
 PREFIX = "nano:"
-"""The beginning of a source that is no file."""
+"""The beginning of a source that is not a file."""
 PUBLIC_SEEDS = 700_000
 """The seed of public examples: their people are not those of any simulation's clients."""
 CASES, EACH = 96, 4

@@ -57,7 +57,7 @@ class MarkedRecord:
     record: CorpusRecord
     document: Document
     other_strings: Mapping[Place, Document]
-    """The strings of the record that are no part of its text, each as a document of its own."""
+    """The strings of the record that are not part of its text, each as a document of its own."""
 
     def documents(self) -> list[Document]:
         """Return everything that is marked."""

@@ -49,7 +49,7 @@ class ScrubRequest:
     """Labels to leave as they are."""
     template: str = "fed_pii"
     seed: int | None = None
-    """Whoever knows it can test whom a pseudonym stands for; None draws a key nobody can guess."""
+    """With it one can test whom a pseudonym stands for; None draws a key at random."""
     force: bool = False
 
 
@@ -71,7 +71,7 @@ class ScrubResult:
     strings: int
     """Different strings that were masked, whatever their white space and Unicode forms."""
     remaining: int
-    """Of them, those that still stand somewhere in the result, where nobody had marked them."""
+    """Of them, those that still stand somewhere in the result, where no one had marked them."""
     respelt: int
     """Of these, those that stand there in other spellings only, as look-alikes."""
     pii_in_ids: int

@@ -125,7 +125,7 @@ def csv_text(source: Path, records: Iterable[Mapping[str, Any]]) -> str:
 def json_text(value: Any) -> str:
     """Return a JSON value in one line, in the characters that it has."""
     text = json.dumps(value, ensure_ascii=False)
-    # Half a surrogate pair, which may stand in a field that is not read, is no UTF-8.
+    # Half a surrogate pair, which may stand in a field that is not read, is not UTF-8.
     return json.dumps(value) if SURROGATE.search(text) else text
 
 
@@ -205,7 +205,7 @@ def _numbered_rows(
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:
-    """Refuse what is no header: it may be a record, so nothing of it is shown."""
+    """Refuse what is not a header: it may be a record, so nothing of it is shown."""
     if not any(ALIASES.get(name.casefold()) in CONTENT for name in header):
         raise InputError(
             f"{path}, line 1: a header is needed that names the columns, with 'text', "
@@ -257,4 +257,4 @@ def read_parquet(path: Path, file: BinaryIO) -> Iterator[Row]:
         yield from parquet_rows.read(file, path)
     except pyarrow.ArrowException as error:
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{path} is no valid Parquet file ({reason}).") from None
+        raise InputError(f"{path} is not a valid Parquet file ({reason}).") from None

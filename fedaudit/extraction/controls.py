@@ -1,4 +1,4 @@
-"""The guess control: strings of the same kinds as the victim's PII that are in nobody's data."""
+"""The guess control: strings of the same kinds as the victim's PII that are in no member's data."""
 
 import random
 import tomllib
@@ -43,7 +43,7 @@ def sample_controls(
     real_controls: Mapping[str, str] | None = None,
     most: int = CONTROLS,
 ) -> tuple[tuple[str, str], ...]:
-    """Return strings like `targets` (string -> label) that are in nobody's data, with labels.
+    """Return strings like `targets` (string -> label) that are in no member's data, with labels.
 
     Controls are recombined (`recombination`) from the targets of the label and from `donors`,
     strings of the label that others have. For kinds that can be invented (names, addresses,

@@ -344,7 +344,7 @@ def _test_rows(
 
 
 def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSet) -> Measurement:
-    """Return a row with the reason why no target is judged; shared strings are no substitute."""
+    """Return a row with the reason why no target is judged; shared strings are not a substitute."""
     if target_set.exclusive:
         why = "what only the victim has is longer than an answer"
     else:

@@ -108,7 +108,7 @@ def _find(
 ) -> Iterator[tuple[Prompt, Document, int, int]]:
     """Yield prompts with the first document that holds them, and where: half-open, in code points.
 
-    What the engine puts before a prompt, such as a BOS token, is no text of a document.
+    What the engine puts before a prompt, such as a BOS token, is not text of a document.
     """
     starts = sorted(set(context.engine.prompt_starts.values()), key=len, reverse=True)
     sought: dict[Prompt, bytes] = {}
@@ -219,7 +219,7 @@ class PrefixAttack(Attack):
             raise ValueError("samples and new_tokens must be at least 1.")
         if not 0 < self.threshold < 1:
             raise ValueError("threshold must be above 0 and below 1.")
-        _ = self.sampling_params  # refuses what is no distribution
+        _ = self.sampling_params  # refuses what is not a distribution
         if self.temperature == 0:  # a second greedy answer would be the first
             object.__setattr__(self, "samples", 1)
 
@@ -269,7 +269,7 @@ class PrefixAttack(Attack):
         return context, ()
 
     def restrict(self, context: AttackContext) -> AttackContext:
-        """Return `context` with PII of the chosen kinds; raises UsageError for one nobody has."""
+        """Return `context` with PII of the chosen kinds; raises UsageError for one no one has."""
         if not self.labels:
             return context
         documents = (*context.attacker, *(context.victim or ()))

@@ -1,7 +1,7 @@
 """Statistical evidence that extracted strings came from the victim's records.
 
 Three questions, each with a p value. (1) Were more targets extracted than control strings, which
-nobody has, of the same kind and as likely under the base? (2) Were more extracted than the base
+no one has, of the same kind and as likely under the base? (2) Were more extracted than the base
 would say by itself? (3) For each string: how often would a model say it that never saw it?
 docs/evidence.md gives the reasons and measurements.
 """
@@ -32,7 +32,7 @@ SLACK = 1.0
 """Nats by which a control may be less likely than the string compared with it."""
 MIN_UPLIFT = 2.0
 """Training on other people's records can make a string this many times as likely as under the base,
-so that a smaller increase is no evidence."""
+so that a smaller increase is not evidence."""
 DIGITS = 9
 """The fewest digits of a number that is practically unguessable; a date has fewer."""
 ISSUER = 6
@@ -102,7 +102,7 @@ class LeakEvidence:
         return math.floor(matched * math.expm1(mean) + 1e-6)
 
     def control_p_value(self) -> float:
-        """Return the p value of the targets against the controls, strings that nobody has."""
+        """Return the p value of the targets against the controls, strings that no member has."""
         if self.sampled:
             return stratified_p_value([self._stratum(*sides) for sides in self.strata.values()])
         values = [

@@ -1,4 +1,4 @@
-"""The strings and records that only the victim has, to look for, and strings that nobody has."""
+"""The strings and records that only the victim has, to look for, and strings that no member has."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ NOTHING_EXCLUSIVE = "the attacker or another member has all of the victim's reco
 
 @dataclass(frozen=True, kw_only=True)
 class TargetSet:
-    """The victim's own strings, and strings that nobody has."""
+    """The victim's own strings, and strings that no member has."""
 
     labels: Mapping[str, str]
     """The label of every target."""
@@ -34,7 +34,7 @@ class TargetSet:
     alone: frozenset[str] = frozenset()
     """The targets that only the victim has: no other member has them in any spelling."""
     controls: Mapping[str, str] = field(default_factory=dict)
-    """Strings that nobody has, with their labels."""
+    """Strings that no member has, with their labels."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """For each target, the first group of the victim's records with it, if records have groups."""
     shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def exclusive_targets(context: AttackContext) -> dict[str, str]:
 def build_target_set(
     context: AttackContext, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS
 ) -> TargetSet:
-    """Return the victim's exclusive PII, and about `most` strings that nobody has."""
+    """Return the victim's exclusive PII, and about `most` strings that no member has."""
     labels, victim = exclusive_targets(context), context.victim or ()
     everybody = (context.attacker, victim, *context.members.values())
     texts = [document.text for documents in everybody for document in documents]
@@ -182,7 +182,7 @@ def spellings(labels: Iterable[str]) -> dict[str, str]:
 def alone(
     forms: Mapping[str, str], free: Collection[str], shared: Mapping[str, Collection[str]]
 ) -> frozenset[str]:
-    """Return the strings that nobody else has.
+    """Return the strings that no other member has.
 
     `forms` are `spellings`, `free` those that the attacker does not have, `shared` the strings
     that each other member has.
@@ -213,8 +213,8 @@ def _subjects(documents: Sequence[Document]) -> dict[str, str]:
 def exclusive_documents(context: AttackContext) -> list[Document]:
     """Return the attacked documents without those that another known client also has.
 
-    Texts are compared in whatever spelling: what the attacker or another member has is no leak of
-    the victim's. Without a victim the documents are the attacker's own, and all are returned.
+    Texts are compared in whatever spelling: what the attacker or another member has is not a leak
+    of the victim's. Without a victim the documents are the attacker's own, and all are returned.
     """
     if context.victim is None:
         return list(context.attacked_documents)

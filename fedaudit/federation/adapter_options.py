@@ -99,7 +99,7 @@ def check(config: Mapping[str, Any], path: Path) -> None:
         odd.append("init_lora_weights")
     if odd:
         raise InputError(
-            f"{path} cannot be audited: it is no plain LoRA, its {odd[0]} is set. Have it saved "
+            f"{path} cannot be audited: it is not plain LoRA, its {odd[0]} is set. Have it saved "
             "as a LoRA adapter of the base as it is."
         )
     if "lora_alpha" not in config:
@@ -112,7 +112,7 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             text = repr(config[name])
             excerpt = text if len(text) <= 60 else f"{text[:60]}…"
             raise InputError(
-                f"{path} is no LoRA configuration: {name} is {excerpt}, and must be {expected}."
+                f"{path} is not a LoRA configuration: {name} is {excerpt}, and must be {expected}."
             )
 
 

@@ -67,7 +67,7 @@ def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
                 f"have its owner save it as {WEIGHTS}, or have `fedaudit import` open it, in a "
                 "process with limits."
             )
-        raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
+        raise InputError(f"{folder} is not an adapter: it has no {WEIGHTS}.")
     if read_file is read_regular:  # a FileReader looks at the header before it hashes the file
         with reading_tensors(folder / WEIGHTS, LARGEST_FILE):
             pass
@@ -79,7 +79,7 @@ def read_config(folder: Path, read_file: Read = read_regular) -> Mapping[str, An
 
     Raises InputError for one that is not of a LoRA adapter.
     """
-    missing = f"{folder} is no adapter: it has no {CONFIG}."
+    missing = f"{folder} is not an adapter: it has no {CONFIG}."
     config = read_json(folder / CONFIG, missing, read_file, LONGEST)
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
@@ -133,7 +133,7 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     weights = {}
     path = folder / WEIGHTS
     with reading_tensors(path), safe_open(path, "pt") as file:
-        for name in file.keys():  # noqa: SIM118, it is no mapping
+        for name in file.keys():  # noqa: SIM118, it is not a mapping
             if _COPY.search(name):
                 plain = canonical(name).replace(_LAYER, ".").removeprefix(_ROOT)
                 weights[plain] = file.get_tensor(name)
@@ -197,7 +197,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     with reading_tensors(path), safe_open(path, "pt") as file:
         return {
             canonical(name): tuple(file.get_slice(name).get_shape())
-            for name in file.keys()  # noqa: SIM118, it is no mapping
+            for name in file.keys()  # noqa: SIM118, it is not a mapping
             if not _COPY.search(name)
         }
 

@@ -1,7 +1,7 @@
 """Commitments to marks: published before training, so that no key can be chosen afterwards.
 
 A commitment is the SHA-256 of a mark, of all settings that affect its test, and of a random salt.
-It reveals nothing about the mark, and nobody can find another mark with the same commitment.
+It reveals nothing about the mark, and no one can find another mark with the same commitment.
 """
 
 import hashlib
@@ -107,9 +107,9 @@ def _check(commitments: Commitments, path: Path) -> None:
     for entry in commitments.commitments:
         check_name(entry.id, path, "the mark")
         if not SHA256.fullmatch(entry.sha256):
-            raise InputError(f"{path}: the commitment of {entry.id} is no SHA-256.")
+            raise InputError(f"{path}: the commitment of {entry.id} is not a SHA-256.")
     if commitments.made and parse_time(commitments.made) is None:
-        raise InputError(f"{path}: {commitments.made!r} is no time with a time zone.")
+        raise InputError(f"{path}: {commitments.made!r} is not a time with a time zone.")
 
 
 def parse_time(text: str) -> datetime | None:

@@ -37,7 +37,8 @@ def check_origin(federation: Federation, variant: Federation) -> Counterfactual:
     origin = manifest.counterfactual(variant.manifest)
     if origin is None:
         raise InputError(
-            f"{variant.path} is no counterfactual federation; `fedaudit simulate --without CLIENT` "
+            f"{variant.path} is not a counterfactual federation; `fedaudit simulate --without "
+            f"CLIENT` "
             "trains one."
         )
     if difference := _difference(federation, variant, origin):

@@ -170,7 +170,7 @@ def read(folder: Path, read_file: Read = read_regular) -> Manifest:
     if folder.is_file():
         its = f", {folder.parent}" if folder.name == NAME else ""
         raise InputError(f"{folder} is a file: name the federation's folder{its}.")
-    table = read_json(path, f"{folder} is no federation: it has no {NAME}.", read_file)
+    table = read_json(path, f"{folder} is not a federation: it has no {NAME}.", read_file)
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")
     check_version(table, path, SCHEMA_VERSION)

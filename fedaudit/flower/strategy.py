@@ -181,7 +181,7 @@ def _check_strategy(strategy: Any) -> None:
         raise UsageError("This strategy is recorded already.")
     if not isinstance(strategy, Strategy):
         raise UsageError(
-            f"{name} is no strategy of flwr.serverapp.strategy, which alone can be recorded."
+            f"{name} is not a strategy of flwr.serverapp.strategy, which alone can be recorded."
         )
     if any(isinstance(layer, StrategyRecorder) for layer in layers(strategy)):
         raise UsageError(f"{name} wraps a recorded strategy: record the outermost one instead.")
@@ -208,7 +208,7 @@ def _facts(strategy: Any, lora: Any, base: str, template: str) -> RunMetadata:
         notes.append(f"How records became text is not said: the template {form.name} is taken.")
     if not known_class(strategy):
         notes.append(
-            f"{strategy_name(strategy)} is no aggregation rule of fedaudit: attribution "
+            f"{strategy_name(strategy)} is not an aggregation rule of fedaudit: attribution "
             "takes clients' updates as it does under fedavg."
         )
     return RunMetadata(

@@ -12,7 +12,7 @@ def answer(member: Member) -> list[Path]:
     """Answer every other member's request; return the files, one for each of them.
 
     A request of another size than its sender committed to, and a second one, are refused with
-    InputError, so that nobody can try more strings.
+    InputError, so that no one can try more strings.
     """
     commitments, paths = read_commitments(member.folder), []
     for name in commitments.keys() - {member.name}:

@@ -86,7 +86,7 @@ def read_attackers(member: Member) -> dict[str, Attacker]:
 
 
 def pair_targets(member: Member, attackers: Mapping[str, Attacker], attacker: str) -> TargetSet:
-    """Return the member's strings that an attacker does not have, and strings that nobody has."""
+    """Return the member's strings that an attacker does not have, and control strings."""
     attack, documents = attack_of(member.request), member.inputs.ours.documents
     held = {name: one.answers.held for name, one in attackers.items()}
     labels = {s: k for s, k in member.strings.items() if s not in held[attacker][LITERAL]}

@@ -66,7 +66,7 @@ class JudgeQuestion:
 def parse_scores(text: str) -> tuple[Scores, Scores] | None:
     """Return the scores of both answers; None for anything but the two forms that were asked for.
 
-    White space around them and a fence around the JSON are no part of them.
+    White space around them and a fence around the JSON are not part of them.
     """
     text = text.strip()
     if lines := _LINES.fullmatch(text):
@@ -106,7 +106,7 @@ def _unique_object(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no score")
+    raise ValueError(f"{name} is not a score")
 
 
 def _digest(texts: list[str]) -> str:

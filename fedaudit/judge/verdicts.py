@@ -120,6 +120,6 @@ def verdict(first: Judgement | None, second: Judgement | None) -> JudgeVerdict:
     answer, reference = (*first[0], *second[1]), (*first[1], *second[0])
     means = [math.fsum(scores) / len(scores) for scores in (answer, reference)]
     lead = math.fsum((*answer, *(-score for score in reference)))
-    # Scores such as 7.1 are no binary fractions: a rounding error is no lead.
+    # Scores such as 7.1 are not binary fractions: a rounding error is not a lead.
     outcome: Outcome = "tie" if abs(lead) < 1e-9 else "win" if lead > 0 else "lose"
     return JudgeVerdict(outcome=outcome, answer=means[0], reference=means[1])

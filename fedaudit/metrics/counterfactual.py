@@ -14,7 +14,7 @@ def drawn_chance(count: int) -> Estimate:
     from scipy.special import chdtri
 
     if count < 0:
-        raise ValueError(f"{count} is no count.")
+        raise ValueError(f"{count} is not a count.")
     fewest = float(chdtri(2 * count, 0.975)) / 2 if count else 0.0
     most = float(chdtri(2 * count + 2, 0.025)) / 2
     return Estimate(

@@ -160,7 +160,7 @@ def samples_needed(log_miss: float, probability: float) -> int | None:
     the target. This n is that of (n, p)-discoverable extraction (Hayes et al., arXiv:2410.19482).
     """
     if not 0 < probability < 1:
-        raise ValueError(f"{probability} is no probability between 0 and 1.")
+        raise ValueError(f"{probability} is not a probability between 0 and 1.")
     if log_miss >= 0:
         return None
     return max(1, math.ceil(math.log1p(-probability) / log_miss - 1e-9))

@@ -19,12 +19,12 @@ class ExposedPersons:
 
     @property
     def mean_kinds(self) -> float:
-        """The mean number of kinds of data per exposed person; 0 if nobody is exposed."""
+        """The mean number of kinds of data per exposed person; 0 if no one is exposed."""
         return sum(self.kinds.values()) / len(self.kinds) if self.kinds else 0.0
 
     @property
     def most_kinds(self) -> int:
-        """The number of kinds of data of the person exposed most; 0 if nobody is exposed."""
+        """The number of kinds of data of the person exposed most; 0 if no one is exposed."""
         return max(self.kinds.values(), default=0)
 
 

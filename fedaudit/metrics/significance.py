@@ -27,7 +27,7 @@ WIDEST = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Targets of one kind that were found, and strings of that kind that nobody has."""
+    """Targets of one kind that were found, and strings of that kind that no one has."""
 
     hits: int
     n: int
@@ -179,7 +179,7 @@ def guess_rate(hits: int, n: int) -> float:
     (hits + 1) / (n + 1).
     """
     if not 0 <= hits <= n:
-        raise ValueError(f"{hits} of {n} is no rate.")
+        raise ValueError(f"{hits} of {n} is not a rate.")
     return (hits + 1) / (n + 1)
 
 
@@ -188,7 +188,7 @@ def upper_bound(hits: int, n: int, level: float = 0.05) -> float:
     from scipy.stats import beta
 
     if not 0 <= hits <= n or n == 0:
-        raise ValueError(f"{hits} of {n} is no rate.")
+        raise ValueError(f"{hits} of {n} is not a rate.")
     return 1.0 if hits == n else float(beta.ppf(1 - level, hits + 1, n - hits))
 
 

@@ -62,7 +62,7 @@ def choice(text: str) -> frozenset[str] | None:
 
     Options stand alone or first ("B", "b)", "AC", "B. tort law", "B项"), or after a word for them
     ("The answer is B", "答案：B", "案例B"): the first such place counts. An A that begins a
-    sentence ("A claim of ...") is no option, not even after such a word and a punctuation mark.
+    sentence ("A claim of ...") is not an option, not even after such a word and a punctuation mark.
     """
     text = unicodedata.normalize("NFKC", text).strip()
     match = _SINGLE_LETTER.fullmatch(text) or _LEADING.match(text) or _LABELLED_LETTER.search(text)

@@ -56,7 +56,7 @@ def folded_readings(text: str) -> Iterator[str]:
 
     Time is linear in its length. Look-alikes of other alphabets become letters of ASCII of their
     case, so that case can be folded; look-alikes within ASCII (0 and O, 1, l and I, m and rn) are
-    another form, for a small l is no small i.
+    another form, for a small l is not a small i.
     """
     yield _fold_text(text, _foreign())
     yield _fold_text(text, _lookalike_table())

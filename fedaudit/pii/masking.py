@@ -122,7 +122,7 @@ def phone(string: str, rng: random.Random) -> str | None:
 
 
 def email(_string: str, rng: random.Random) -> str:
-    """Return an e-mail address that nobody can have."""
+    """Return an e-mail address that no one can have."""
     user = _fake("", rng).user_name()
     return f"{user}@example.{rng.choice(('com', 'net', 'org'))}"
 
@@ -187,7 +187,7 @@ def job(string: str, rng: random.Random) -> str:
 
 
 def page(_string: str, rng: random.Random) -> str:
-    """Return a web address that nobody can have."""
+    """Return a web address that no one can have."""
     return f"https://example.{rng.choice(('com', 'net', 'org'))}/{_fake('', rng).user_name()}"
 
 
@@ -251,7 +251,7 @@ def substitution(style: Style, documents: Iterable[Document], key: str) -> Subst
     """Return the substitute of `style` for the personal data of `documents`.
 
     Only pseudonyms depend on the documents and on the key; equal strings of one label get equal
-    ones. Whoever knows the key can test whom a pseudonym stands for.
+    ones. Anyone who knows the key can test whom a pseudonym stands for.
     """
     if style == "pseudonym":
         pairs = (pair for document in documents for pair in document.strings())
@@ -456,7 +456,7 @@ def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tup
 
 
 def _invent_unused(string: str, label: str, reserved: set[str], key: str) -> str | None:
-    """Return the first invention that is nobody's yet, if there is one."""
+    """Return the first invention that is no one's yet, if there is one."""
     for attempt in range(ATTEMPTS):
         new = surrogate_like(
             string, label, random.Random(_digest(key, label, string, str(attempt)))
@@ -479,6 +479,6 @@ def _pseudonym(string: str, label: str, reserved: set[str], key: str) -> str:
 
 
 def _digest(key: str, *fields: str) -> bytes:
-    """Return the HMAC-SHA256 of `fields`, which nobody can foretell who does not know `key`."""
+    """Return the HMAC-SHA256 of `fields`, which no one can foretell who does not know `key`."""
     message = "\x00".join(fields).encode("utf-8", "surrogatepass")
     return hmac.digest(key.encode(), message, hashlib.sha256)

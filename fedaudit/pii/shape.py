@@ -36,7 +36,7 @@ def _shape_of_run(kind: str, length: int) -> str:
 
 
 def is_broken(text: str) -> bool:
-    """Tell whether a text holds what nobody writes: control characters, lone surrogates, U+FFFD."""
+    """Tell whether a text holds what no one writes: control characters, lone surrogates, U+FFFD."""
     return any(char == "\ufffd" or unicodedata.category(char)[0] == "C" for char in text)
 
 

@@ -193,7 +193,7 @@ def private_key(path: Path) -> "Ed25519PrivateKey":
         raise InputError(f"{path} holds no private key in PEM, {why}.") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(
-            f"{path} is no ed25519 key; make one with `openssl genpkey -algorithm ed25519`."
+            f"{path} is not an ed25519 key; make one with `openssl genpkey -algorithm ed25519`."
         )
     return key
 
@@ -212,7 +212,7 @@ def public_key(path: Path) -> "Ed25519PublicKey":
             f"{path} holds no public key in PEM; `openssl pkey -in KEY -pubout` writes it."
         ) from None
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"{path} is no ed25519 key, which attestations are signed with.")
+        raise InputError(f"{path} is not an ed25519 key, which attestations are signed with.")
     return key
 
 

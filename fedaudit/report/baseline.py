@@ -195,7 +195,7 @@ def _failed(report: Row) -> list[Row]:
 
 
 def _accused(judgement: Row, report: Row) -> set[str]:
-    """Return the clients that a judgement of an attribution flags; nobody for other judgements."""
+    """Return the clients that a judgement of an attribution flags; none for other judgements."""
     if judgement["rule"] != attribution.RULE:
         return set()
     variant = str(judgement["measurement"]["scope"].get("variant", ""))

@@ -242,7 +242,7 @@ def questions_differ(first: Row, second: Row) -> bool:
     """Tell whether two audits drew different questions or answers, by seed or attack options.
 
     Then even the same model gives different strings in each, so a string that only one of them
-    found is no sign of a change.
+    found is not a sign of a change.
     """
     options = _attack_options(first), _attack_options(second)
     return _seeds(first) != _seeds(second) or any(_changes(*options))

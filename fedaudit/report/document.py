@@ -136,7 +136,7 @@ def validate(document: object) -> None:
 def write(report: Report, path: Path) -> None:
     """Write `report` to `path` as JSON, atomically.
 
-    Raises ValueError when the report breaks its own schema (a bug of whoever built it), and
+    Raises ValueError when the report breaks its own schema (a bug of the code that built it), and
     Interrupted when the disk refuses.
     """
     document = report.to_json()

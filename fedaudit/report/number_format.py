@@ -36,7 +36,7 @@ def percent(share: float | None) -> str:
 
 
 def as_percent(share: float) -> str:
-    """Return a share that somebody has set, with all its digits: `10%`, `0.5%`, `99.9%`."""
+    """Return a share that someone has set, with all its digits: `10%`, `0.5%`, `99.9%`."""
     return f"{100 * share:.6g}%"
 
 

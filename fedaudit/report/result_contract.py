@@ -69,7 +69,7 @@ def _check_attack_result(result: object) -> Result:
     _texts("limits", result.limits)
     for label, leak in _label_values("revealed text", result.revealed):
         if not isinstance(leak, Mapping) or not isinstance(leak.get("id"), str):
-            raise ValueError(f"{label} is no table with an id")
+            raise ValueError(f"{label} is not a table with an id")
         _strings(label, [*leak, *leak.values()])
     return replace(
         result,
@@ -100,7 +100,7 @@ def _row(label: str, row: object) -> Measurement:
     }
     for name in ("n", "hits"):
         if not isinstance(table[name], int | None) or isinstance(table[name], bool):
-            raise ValueError(f"{label}: {name} is no whole number")
+            raise ValueError(f"{label}: {name} is not a whole number")
     if violation := schema_violation(table):
         raise ValueError(f"{label}: {violation} is not as docs/report-fields.md says")
     # An answer may begin with several strings, so more may be found than were asked.
@@ -122,7 +122,7 @@ def _finding(label: str, finding: object) -> Finding:
     if finding.severity not in SEVERITIES:
         raise ValueError(f"the severity of {label} is none of {', '.join(SEVERITIES)}")
     if not isinstance(finding.evidence, Mapping):
-        raise ValueError(f"the evidence of {label} is no table")
+        raise ValueError(f"the evidence of {label} is not a table")
     _strings(f"a field of the evidence of {label}", finding.evidence)
     _safe(label, finding)
     evidence = {
@@ -140,7 +140,7 @@ def _safe(label: str, finding: Finding) -> None:
     if TEXT in finding.safe:
         raise ValueError(f"{label} declares {TEXT!r} safe, which is what leaked")
     if not isinstance(finding.evidence.get(TEXT, ""), str):
-        raise ValueError(f"the {TEXT!r} of {label} is no text")
+        raise ValueError(f"the {TEXT!r} of {label} is not text")
     if mask_fields := MASK_FIELDS & finding.evidence.keys():
         raise ValueError(f"{label} has {min(mask_fields)!r} in its evidence, which is the mask's")
 
@@ -152,7 +152,7 @@ def _client_score(label: str, score: object) -> None:
     for name in ("z", "p_value", "score"):
         value = _json(label, name, getattr(score, name))
         if not isinstance(value, int | float | None):
-            raise ValueError(f"{label}: {name} is no number")
+            raise ValueError(f"{label}: {name} is not a number")
 
 
 def _texts(kind: str, values: object) -> None:

@@ -88,7 +88,7 @@ def _content(path: Path) -> object:
         if any((path / marker).is_file() for marker in SPACY):
             return [(str(one.relative_to(path)), sha256(one)) for one in sorted(_files(path))]
         return None
-    except OSError:  # a text that is no path, such as one that is too long
+    except OSError:  # a text that is not a path, such as one that is too long
         return None
 
 

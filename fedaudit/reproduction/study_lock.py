@@ -92,7 +92,7 @@ def lock_path(folder: Path, scale: str) -> Path:
 def lock(path: Path, digests: Mapping[str, str], seeds: Sequence[int]) -> Lock:
     """Write the digests for seeds that the file does not have yet, and return all that it has.
 
-    A seed keeps what it was locked with. Raises InputError for a file that is no lock.
+    A seed keeps what it was locked with. Raises InputError for a file that is not a lock.
     """
     locked = {**{seed: dict(digests) for seed in seeds}, **read(path)}
     text = json.dumps({str(seed): locked[seed] for seed in sorted(locked)}, indent=1)

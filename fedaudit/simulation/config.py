@@ -142,9 +142,9 @@ class Simulation:
     participation: float = 1.0
     """The share of clients drawn for each round."""
     held_out: float = 0.1
-    """The share of documents that nobody trains on, for utility."""
+    """The share of documents that are not trained on, for utility."""
     test: str = ""
-    """A JSONL file of documents that nobody trains on, in place of that share."""
+    """A JSONL file of documents that are not trained on, in place of that share."""
     evaluated: int = 64
     """At most this many held-out documents are evaluated."""
     central: bool = True
@@ -206,7 +206,7 @@ class Simulation:
 
     @property
     def compares_utility(self) -> bool:
-        """Whether models to compare utility with are trained: not where somebody is left out."""
+        """Whether models to compare utility with are trained: not where someone is left out."""
         return not self.without
 
     @property
@@ -243,7 +243,7 @@ class Simulation:
     def table(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
         table: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        if not self.without:  # most federations leave nobody out
+        if not self.without:  # most federations leave no one out
             del table["without"]
         if not self.client_data:
             del table["client_data"]

@@ -60,7 +60,7 @@ def deploy(
     for path, version in _written(folder).items():
         if before.get(path) == version:
             raise InputError(
-                f"{path} is no adapter of this deployment, which would answer with it: move it "
+                f"{path} is not an adapter of this deployment, which would answer with it: move it "
                 "elsewhere, then run the command again."
             )
     settings, responders = _responding(run, state)

@@ -43,7 +43,7 @@ INITIAL = "rounds/000/global"
 
 @dataclass(frozen=True, slots=True)
 class DataSplit:
-    """Documents by client, and those that nobody trains on."""
+    """Documents by client, and those that are never trained on."""
 
     clients: list[list[Document]]
     held_out: list[Document]

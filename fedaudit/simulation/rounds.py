@@ -72,7 +72,7 @@ def check_participants(config: Simulation) -> None:
         return
     for number in range(1, config.rounds + 1):
         if absent.issuperset(_draw_participants(config, number)):
-            raise UsageError(f"Round {number} draws nobody but {', '.join(config.without)}.")
+            raise UsageError(f"Round {number} draws no one but {', '.join(config.without)}.")
 
 
 def _draw_participants(config: Simulation, number: int) -> list[int]:

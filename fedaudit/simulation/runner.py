@@ -242,7 +242,7 @@ def training_costs(run: Run) -> list[cost.TrainingCost]:
 
 
 def held_out(config: Simulation, out: Path) -> list[Document]:
-    """Return the documents that nobody trained on, as many as are evaluated."""
+    """Return the untrained documents, as many as are evaluated."""
     if not config.evaluated or not (out / HELD_OUT).is_file():
         return []
     return list(corpus.read(out / HELD_OUT, config.prompt_template))[: config.evaluated]

@@ -27,8 +27,8 @@ _UMASK = threading.Lock()
 def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
     """Open a file to be read, or to be changed; raises InputError where it is a pipe or a device.
 
-    Those may never end, and may make whoever opens them wait; what is larger than LARGEST, sparse
-    as it may be, is refused too. A link to a file is followed. Raises
+    Those may never end, and may make anyone who opens them wait; what is larger than LARGEST,
+    sparse as it may be, is refused too. A link to a file is followed. Raises
     OSError as `open` does.
     """
     _check_kind(path, path.stat())  # some devices do something when they are opened
@@ -73,14 +73,14 @@ def check_target(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"{path} cannot be written: it is a folder.")
     if not stat.S_ISREG(mode):
-        raise InputError(f"{path} cannot be written: it is no regular file.")
+        raise InputError(f"{path} cannot be written: it is not a regular file.")
 
 
 def _check_kind(path: Path, file_stat: os.stat_result) -> None:
     if stat.S_ISDIR(file_stat.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(file_stat.st_mode):
-        raise InputError(f"{path} is no regular file.")
+        raise InputError(f"{path} is not a regular file.")
 
 
 def sha256(path: Path) -> str:
@@ -231,7 +231,7 @@ def read_json(
         content = read(path, limit)
         value = parse_json(content, path)
         if b"\\u" in content:
-            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is not text
         return value
     except FileNotFoundError:
         raise InputError(missing) from None

@@ -65,7 +65,7 @@ class HttpAttempt:
     """Seconds that the server asks to wait."""
     body: bytes = b""
     gone: bool = False
-    """Whether nobody is there: asking again would only delay saying so."""
+    """Whether no one is there: asking again would only delay saying so."""
 
 
 class JsonClient:
@@ -119,7 +119,7 @@ class JsonClient:
     def post(self, path: str, table: Mapping[str, Any], *, patient: bool = True) -> bytes:
         """Return the body of a server's answer to a table.
 
-        Unless `patient`, a server's own failure is no reason to ask again. Raises
+        Unless `patient`, a server's own failure is not a reason to ask again. Raises
         ServerUnreachable, HttpStatusError, TargetError for an answer without end, and Interrupted
         once it is to stop.
         """
@@ -168,7 +168,7 @@ class JsonClient:
     def _of_some_server(
         self, method: str, path: str, content: bytes, gone: set[str]
     ) -> tuple[HttpAttempt, str]:
-        """Ask the next server in turn, and another one where nobody is there."""
+        """Ask the next server in turn, and another one where no one is there."""
         for _ in self.urls:
             remaining = [url for url in self.urls if url not in gone]
             url = remaining[next(self._turn) % len(remaining)]
@@ -203,7 +203,7 @@ class JsonClient:
     async def _read(self, response: "httpx.Response", url: str) -> bytes:
         """Return the body as it was sent; raises TargetError for one that is too long."""
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise TargetError(self.failed("answers in a packed form that nobody asked for", url))
+            raise TargetError(self.failed("answers in a packed form that no one asked for", url))
         body = bytearray()
         async for chunk in response.aiter_raw():
             body += chunk
@@ -248,14 +248,14 @@ def check_url(url: str, key_variable: str = "") -> None:
     """Raise ValueError for an address that cannot be asked, or not with a key."""
     try:
         parts = urlsplit(url)
-        valid_port = parts.port != 0  # one that is no number, or too large, raises
+        valid_port = parts.port != 0  # one that is not a number, or too large, raises
     except ValueError:
         parts, valid_port = urlsplit(""), False
     if parts.scheme not in ("http", "https") or not parts.hostname or not valid_port:
         raise ValueError("url must be an address that begins with http:// or https://.")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("url must hold no user, password or query: see key_variable.")
-    # What is no name may be the key itself: it is not repeated.
+    # What is not a name may be the key itself: it is not repeated.
     if key_variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key_variable):
         raise ValueError("key_variable must be the name of an environment variable.")
     if key_variable and parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -263,7 +263,7 @@ def check_url(url: str, key_variable: str = "") -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, so that nobody on the way reads what is sent to it."""
+    """Tell whether a host is this machine, so that no one on the way reads what is sent to it."""
     if host == "localhost":
         return True
     try:
@@ -280,7 +280,7 @@ def key_header(key_variable: str) -> dict[str, str]:
     if not key:
         raise UsageError("The environment variable that key_variable names is not set.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
-        raise InputError("What the environment variable of key_variable holds is no API key.")
+        raise InputError("What the environment variable of key_variable holds is not an API key.")
     return _bearer(key)
 
 

@@ -46,7 +46,7 @@ def locked(folder: Path, busy: str, *, of: str = "") -> Iterator[None]:
                     break
                 if _leads_to(path, handle):
                     break
-                os.close(handle)  # whoever had it has removed it meanwhile
+                os.close(handle)  # anyone who had it has removed it meanwhile
                 handle = _handle(path)
             try:
                 yield

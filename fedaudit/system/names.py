@@ -23,7 +23,7 @@ def check_name(name: object, source: Path, kind: str) -> None:
     elif len(name) > _LONGEST or len(os.fsencode(name)) > 2 * _LONGEST:
         rule = f"at most {_LONGEST} characters"
     elif _DEVICE.fullmatch(name):
-        rule = "a name that is no device's"
+        rule = "a name that is not a device's"
     else:
         return
     raise InputError(f"{source}: {kind} {_short(name)} cannot name a file; it needs {rule}.")

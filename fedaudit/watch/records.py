@@ -56,7 +56,7 @@ def watched_records(
     """
     sentences = {heading + canary.sentence for canary in canaries.planted} if canaries else set()
     inside = {d.text: d for d in own if not d.is_prompt and d.text not in sentences}
-    # What was trained on is no control: a text on both sides, and other records of its group.
+    # What was trained on is not a control: a text on both sides, and other records of its group.
     trained = {fold(text) for text in inside}
     groups = {d.group for d in inside.values()} - {""}
     outside = {

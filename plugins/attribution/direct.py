@@ -57,7 +57,7 @@ def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: flo
     """Return a client's largest Z over the marks, and the p-value of that mark alone."""
     from fedaudit.metrics.attribution.stouffer import p_value, stouffer_z
 
-    if not scores:  # nobody issued a mark
+    if not scores:  # no one issued a mark
         return ClientScore(client=client, flagged=False)
     totals = {mark: stouffer_z(scores[mark]) for mark in sorted(scores)}
     mark = max(totals, key=lambda name: totals[name])

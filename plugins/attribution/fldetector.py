@@ -1,6 +1,6 @@
 """FLDetector (Zhang et al., 2022): a client whose updates do not follow from the rounds before.
 
-It looks for clients that manipulate, not for what they trained on: somebody who trains honestly on
+It looks for clients that manipulate, not for what they trained on: someone who trains honestly on
 watermarked documents sends updates as consistent as anybody's. FedAttr finds none of them by it.
 
 What a client's next update should be, going by the rounds before (FLDetector, section 4.1).
@@ -94,7 +94,7 @@ class FLDetector(Attributor):
         if len(scores) < 3:
             caveats.append(
                 f"{self.name}: {len(scores)} scores are too few for groups among them (three at "
-                "least); nobody is flagged."
+                "least); no client is flagged."
             )
         return caveats
 

@@ -127,7 +127,7 @@ class FLForensics(Attributor):
     def _texts(self, context: AttributionContext) -> list[Texts]:
         """Return the clean texts as tokens, and those that each mark makes of the same texts."""
         if not context.texts:
-            raise InputError(f"{self.name} needs texts that nobody trained on, and there are none.")
+            raise InputError(f"{self.name} needs untrained texts, and there are none.")
         clean = [
             Document(id=f"clean-{index}", text=text)
             for index, text in enumerate(context.texts[: self.documents])
@@ -158,7 +158,7 @@ class FLForensics(Attributor):
             advice = "; cluster = kmeans allows smaller ones" if self.cluster == "hdbscan" else ""
             caveats.append(
                 f"{self.name}: {clients} clients cannot have a cluster that is a minority (that "
-                f"takes {needed}), so nobody can be flagged{advice}."
+                f"takes {needed}), so no client can be flagged{advice}."
             )
         return caveats
 

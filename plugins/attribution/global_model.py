@@ -17,7 +17,7 @@ class Global(Attributor):
         """Return what the last global adapter shows of every mark."""
         [scores] = context.measure([context.last])
         caveat = (
-            f"{self.name}: a watermark in the global model says that somebody trained on it, not "
+            f"{self.name}: a watermark in the global model says that someone trained on it, not "
             "who did."
         )
         return AttributionResult(clients=(), limits=(caveat,), marks=scores)

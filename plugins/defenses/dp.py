@@ -124,12 +124,12 @@ CHUNK_SIZE = 8
 """So many sequences go through the model at once; only memory and rounding depend on it."""
 
 LIMITS = (
-    "dp: the guarantee is for one document of one client, against whoever sees what this client "
+    "dp: the guarantee is for one document of one client, against anyone who sees what this client "
     "sends or anything made of it. It does not cover the adapters that a client keeps to itself, "
     "nor an upload that another defence mixes them into. A fact that k documents repeat is k "
     "examples: its epsilon is k times as large, and its delta grows too.",
     "dp: the noise is drawn from a seed by a generator that is not cryptographically secure, so "
-    "that a simulation can be repeated: whoever has the seed, which is in the manifest, can "
+    "that a simulation can be repeated: anyone who has the seed, which is in the manifest, can "
     "remove the noise again. The manifest's mean losses and numbers of documents have no noise.",
 )
 

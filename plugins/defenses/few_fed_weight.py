@@ -10,7 +10,7 @@ server's half, which weighs clients by their performance, is not here. A client
    proportion to their weights: in the mean this is the weighted loss
 5. sends the result
 
-docs/few-fed-pit-baselines.md has what the papers leave open. It is no protection: what is sent was
+docs/few-fed-pit-baselines.md has what the papers leave open. It is not protection: what is sent was
 trained on the client's own data.
 """
 

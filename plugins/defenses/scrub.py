@@ -1,7 +1,7 @@
 """Scrubbing: no client trains on personal data that anybody found in its documents.
 
 FedPII (section 5.4) writes as many asterisks as the PII has characters, SecureGate (section 3) one
-[MASK]. What nobody annotated or detected stays, which is why scrubbing is not enough.
+[MASK]. What no one annotated or detected stays, which is why scrubbing is not enough.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from fedaudit.api import (
 from fedaudit.pii import masking
 
 LIMIT = (
-    "Pseudonyms of a simulation follow from the seed in its configuration: whoever knows it can "
-    "test whether one stands for somebody they think of. Real clients need a secret key."
+    "Pseudonyms of a simulation follow from the seed in its configuration: anyone who knows it can "
+    "test whether one stands for someone they think of. Real clients need a secret key."
 )
 
 
@@ -39,8 +39,8 @@ class Scrub(Defense):
     seed: Annotated[int, UpTo(2**63)] = 0
     """The seed of pseudonyms: clients with the same seed write the same one for the same PII.
 
-    It is in the configuration, so that a run can be repeated and resumed, and is no secret: whoever
-    knows it can test whom a pseudonym stands for.
+    It is in the configuration, so that a run can be repeated and resumed, and is not secret:
+    whoever knows it can test whom a pseudonym stands for.
     """
     detector: str = ""
     """Mask what this built-in detector finds, in place of what is annotated: its misses stay."""

@@ -1,4 +1,4 @@
-"""Detectors of personal data in text that nobody has annotated."""
+"""Detectors of personal data in text that no one has annotated."""
 
 from typing import TYPE_CHECKING
 

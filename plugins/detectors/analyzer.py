@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REGIONS = {"en": ("US", "GB", "AU"), "zh": ("CN",)}
 """Where a telephone number without a country code may be from, by language."""
 
-# Shorter ones (years, case numbers) are no telephone numbers that would lead to a person.
+# Shorter ones (years, case numbers) are not telephone numbers that would lead to a person.
 _FEWEST_DIGITS = 9
 _ENOUGH_DIGITS = re.compile(rf"\d(?:[^\d\n]{{0,4}}\d){{{_FEWEST_DIGITS - 1}}}")
 _DECIMAL, _GOES_ON = re.compile(r"\d+\.\d+"), re.compile(r"\.?\d")

@@ -114,5 +114,7 @@ def _parse(text: str) -> CustomPattern:
     try:
         compiled = regex.compile(expression)
     except regex.error as error:
-        raise UsageError(f"The pattern of {label} is no regular expression ({error}).") from error
+        raise UsageError(
+            f"The pattern of {label} is not a regular expression ({error})."
+        ) from error
     return CustomPattern(label, compiled, CHECKS.get(check))

@@ -148,7 +148,7 @@ def our_label(label: str) -> str:
 
 
 def _plain(labels: Iterable[str]) -> Iterator[str]:
-    """Yield the labels without their position in an entity (B-, I-, ...); O is no label."""
+    """Yield the labels without their position in an entity (B-, I-, ...); O is not a label."""
     for label in labels:
         if label != "O":
             yield label[2:] if label[:2] in ("B-", "I-", "U-", "L-") else label

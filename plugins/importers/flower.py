@@ -71,6 +71,6 @@ def _is_dump(folder: ForeignFolder, name: str) -> bool:
         return False
     try:
         contents = folder.look(name)
-    except InputError:  # broken, or more than weights: whoever reads it says which
+    except InputError:  # broken, or more than weights: anyone who reads it says which
         return True
     return (contents.lora or contents.ordered) and "cur_round" not in contents.numbers

@@ -47,7 +47,7 @@ class FlowerTune(NumberedFolders):
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, and the template of FlowerTune's records.
 
-        Nothing in such a folder tells rounds from clients that somebody numbered: it is said.
+        Nothing in such a folder tells rounds from clients that someone numbered: it is said.
         """
         federation = replace(super().read(run), template=TEMPLATE)
         if any(name.isdecimal() for name in adapters(run)):

@@ -2,7 +2,7 @@
 
 `<clients>/adapter_config.json`, `<clients>/<epoch>/adapter_model.bin`, and what each client sent:
 `<clients>/<epoch>/local_output_<client>/pytorch_model.bin`. Epochs count from 0, and so do rounds
-here: round 0 is the first that is known, since nobody kept the adapter that training began with.
+here: round 0 is the first that is known, since no one kept the adapter that training began with.
 """
 
 import re

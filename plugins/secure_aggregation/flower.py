@@ -57,7 +57,7 @@ class Flower(SecureAggregation):
     """The fewest clients that a sum may include."""
     clipping: float = 0.0
     """Values are cut to [-clipping, clipping]; 0 takes the largest absolute value of the updates,
-    which nobody knows in a real run: there, a value is agreed on beforehand."""
+    which no one knows in a real run: there, a value is agreed on beforehand."""
     shares: float = 1.0
     """The fraction of a cohort that holds shares of a client's keys."""
     reconstruction: float = 0.5

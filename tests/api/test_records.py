@@ -34,7 +34,7 @@ def test_a_rate_of_nothing_is_missing_for_a_reason():
 
 
 def test_more_hits_than_trials_are_no_rate():
-    with pytest.raises(ValueError, match="3 of 2 is no rate"):
+    with pytest.raises(ValueError, match="3 of 2 is not a rate"):
         Measurement.rate(3, 2, **ROW)
 
 

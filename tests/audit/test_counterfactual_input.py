@@ -87,7 +87,7 @@ def test_what_is_no_counterfactual_of_it_is_refused(told, made, federation, tmp_
     run, place = made
     asked = pair(run, "c1")
     told.refused(
-        3, *asked, "--counterfactual", federation.path, says="no counterfactual federation"
+        3, *asked, "--counterfactual", federation.path, says="not a counterfactual federation"
     )
     told.refused(3, *asked, "--counterfactual", run / "data", says="not a federation's folder")
     told.refused(3, *asked, "--counterfactual", run / "withou", says="not a federation's folder")

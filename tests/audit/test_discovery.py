@@ -10,6 +10,8 @@ from fedaudit.audit.material import discover
 def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "federation").mkdir()
-    says = r"^Here is no federation federatoin\. Did you mean 'federation'\? There are no documents"
+    says = (
+        r"^There is no federation federatoin\. Did you mean 'federation'\? There are no documents"
+    )
     with pytest.raises(UsageError, match=says):
         discover("federatoin", reader=InputReader())

@@ -43,7 +43,7 @@ def test_a_file_is_named_after_itself_and_knows_kinds_of_data(tmp_path):
     [
         ("level = ", "is not TOML"),
         ("lvl = 0.1", "no 'lvl'"),
-        ("[kinds]\nPRESON = 0.1", "'PRESON' is no kind of data"),
+        ("[kinds]\nPRESON = 0.1", "'PRESON' is not a kind of data"),
         ("detectable = 1.5", "detectable is 1.5"),
         ("\ud800", "is not TOML"),
         ("confidence = 0.05", "confidence is 0.05, the probability of being right"),

@@ -59,8 +59,8 @@ def set_in(*keys):
         (set_in("schema_version"), "2.0", "schema version 2.0"),
         (set_in("canaries"), [], "holds no canaries"),
         (set_in("canaries"), {}, "holds no canaries"),
-        (set_in("canaries", 0), "07700 900123", "canary 0 is no table"),
-        (set_in("canaries", 0, "secret"), 7700900123, "canary 0 is no table"),
+        (set_in("canaries", 0), "07700 900123", "canary 0 is not a table"),
+        (set_in("canaries", 0, "secret"), 7700900123, "canary 0 is not a table"),
         (set_in("canaries", 0, "secret"), "07700 800123", "canary 0 has a secret that is not"),
         (set_in("canaries", 0, "text"), "nothing", "canary 0 needs a text"),
         (set_in("canaries", 0, "text"), "{secret} and {secret}", "canary 0 needs a text"),
@@ -75,11 +75,11 @@ def set_in(*keys):
         (set_in("salt"), "abc", "salt"),
         (set_in("instruction"), "a {secret}", "its instruction"),
         (set_in("instruction"), "a\nb", "its instruction"),
-        (set_in("made"), "yesterday", "no time"),
+        (set_in("made"), "yesterday", "not a time"),
         (set_in("kind"), "a b", "cannot name a file"),
-        (set_in("space"), "07700 900123", "space is no table.*`fedaudit canary make` writes"),
+        (set_in("space"), "07700 900123", "space is not a table.*`fedaudit canary make` writes"),
         (set_in("space", "pattern"), "[", "a pattern is"),
-        (set_in("space", "words"), [1, 2], "no texts; `fedaudit canary make` writes"),
+        (set_in("space", "words"), [1, 2], "not texts; `fedaudit canary make` writes"),
         (set_in("space", "check"), "none", "a check is one of"),
         (set_in("label"), ["07700 900123"], "takes str"),
     ],
@@ -103,7 +103,7 @@ def test_one_secret_twice_and_nobody_given_any_are_refused(path):
     with pytest.raises(InputError, match="one secret twice"):
         canary_file.read(path)
     path.write_text(json.dumps({**table, "canaries": table["canaries"][3:]}))
-    with pytest.raises(InputError, match="nobody is given any"):
+    with pytest.raises(InputError, match="no one is given any"):
         canary_file.read(path)
 
 
@@ -115,7 +115,7 @@ def test_somebody_must_be_left_to_be_ranked_among(path):
     assert len(canary_file.read(path).planted) == 3  # and two controls
     table["canaries"] = [one | {"client": "c0", "times": 1} for one in table["canaries"]]
     path.write_text(json.dumps(table))
-    with pytest.raises(InputError, match="no 2 secrets that nobody is given"):
+    with pytest.raises(InputError, match="no 2 secrets that no one is given"):
         canary_file.read(path)
 
 

@@ -98,7 +98,7 @@ def test_a_file_reads_back_and_is_its_owners_alone(records, tmp_path):
         ({"positions": ["client", "client"]}, "positions are"),
         ({"positions": ["judge"]}, "judge"),
         ({"salt": "x"}, "salt"),
-        ({"made": "today"}, "no time"),
+        ({"made": "today"}, "not a time"),
         ({"scorer": "another"}, "scorer"),
         ({"client": "../x"}, "client"),
         ({"canaries": []}, "20 to 20,000"),

@@ -66,10 +66,10 @@ def test_a_folder_counts_from_where_one_stands(run, naming, base, tmp_path):
     [
         (
             "meta-llama/Llama-2-7b",
-            "names the base 'meta-llama/Llama-2-7b', which is no folder here",
+            "names the base 'meta-llama/Llama-2-7b', which is not a folder here",
         ),
         (None, "names no base: name it with --target."),
-        ("../../etc", "which is no folder here: name it with --target."),
+        ("../../etc", "which is not a folder here: name it with --target."),
     ],
 )
 def test_no_file_has_a_model_fetched(run, naming, named, says):

@@ -268,7 +268,7 @@ def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
         assert "Round 1, where c0, c2 tell the server their updates: those of 5 of" in shown.out
     everybody = ",".join(f"c{n}" for n in range(7))
     shown = run("attribute", *words[:-1], everybody)
-    assert "nobody else takes part" in shown.out
+    assert "no other client takes part" in shown.out
 
 
 @pytest.mark.parametrize(("others", "single"), [(1, True), (2, False)])
@@ -308,7 +308,7 @@ def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
     assert any("the keys are not the right ones" in limit for limit in document["limits"])
     tpr, fpr = (value(document, "fed_attr", metric) for metric in ("tpr", "fpr"))
     assert (tpr["value"], tpr["n"]) == (None, 0)
-    assert tpr["reason"] == "nobody who took part trained on documents with these marks"
+    assert tpr["reason"] == "no client that took part trained on documents with these marks"
     assert (fpr["value"], fpr["n"]) == (0.0, 7)  # c1 trained on another mark of this id
 
 
@@ -355,7 +355,7 @@ def test_where_everybody_is_guilty_there_is_no_fpr(run, tmp_path, monkeypatch):
     assert run("attribute", "--rounds", made.path, *SMALL, *ALONE, "--out", "o").code in {0, 1, 7}
     fpr = value(report(), "fed_attr", "fpr")
     assert (fpr["value"], fpr["n"]) == (None, 0)
-    assert "nobody who took part is innocent" in fpr["reason"]
+    assert "no client that took part is innocent" in fpr["reason"]
     assert value(report(), "fed_attr", "tpr")["n"] == 7
 
 

@@ -694,13 +694,13 @@ def test_a_verdict_by_a_policy_of_its_own(run, bundle):
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("federations", "abc", "is no report of this version's"),
-        ("federations", [1], "is no report of this version's"),
-        ("federations", True, "is no report of this version's"),
-        ("federations", None, "is no report of this version's"),
+        ("federations", "abc", "is not a report of this version's"),
+        ("federations", [1], "is not a report of this version's"),
+        ("federations", True, "is not a report of this version's"),
+        ("federations", None, "is not a report of this version's"),
         ("federations", -1, "-1 simulated federations; a report has up to 100,000"),
         ("federations", 10**12, "1,000,000,000,000 simulated federations; a report has up to"),
-        ("sets_known", "yes", "is no report of this version's"),
+        ("sets_known", "yes", "is not a report of this version's"),
         ("alpha", 0.9, "alpha must lie between"),
     ],
 )

@@ -145,7 +145,7 @@ ASKED = ("extract", "--prefixes", "good.jsonl", "--quiet", "--set", "contextual.
 
 @pytest.mark.parametrize("name", ["gpt2", "owner/gpt2"])
 def test_a_target_that_is_no_folder_is_looked_for_on_the_hub(run, hub, name):
-    says = f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched"
+    says = f"The base {name!r} is not a folder, is not in the hub's cache and cannot be fetched"
     found = run.refused(4, *ASKED, "--target", name, says=says)
     assert "HF_HUB_OFFLINE" in found.err
     cached(hub, name)

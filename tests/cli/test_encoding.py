@@ -1,4 +1,4 @@
-"""Terminals without Unicode, and words that are no text."""
+"""Terminals without Unicode, and words that are not text."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""--engine: what is refused before anything is read, and what it is no part of."""
+"""--engine: what is refused before anything is read, and what it is not part of."""
 
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError

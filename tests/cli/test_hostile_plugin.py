@@ -50,7 +50,7 @@ HARMLESS = (
 BROKEN = (
     ("name is a number", ATTACK.replace('= "odd"', "= 5"), "has a name that is not letters"),
     ("name has ESC", ATTACK.replace('= "odd"', "= ESC"), "has a name that is not letters"),
-    ("paper is a number", ATTACK.replace('"doi:10.1/x" + ESC', "5"), "its paper is no text"),
+    ("paper is a number", ATTACK.replace('"doi:10.1/x" + ESC', "5"), "its paper is not text"),
     ("another class", ATTACK.replace("(Attack)", ""), "Plugin of fedaudit.api"),
     ("raises ESC", "raise ValueError(ESC)", "does not load"),
     ("error that raises", "class E(Exception):\n    def __str__(self): raise E\nraise E()",

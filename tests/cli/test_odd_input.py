@@ -78,7 +78,7 @@ def changed(change):
     [
         (lambda tensors: next(iter(tensors.values())).view(-1)[0].fill_(float("nan")), "NaN"),
         (lambda tensors: next(iter(tensors.values())).view(-1)[0].fill_(1e18), "above 1e+09"),
-        (lambda tensors: [one.fill_(9e8) for one in tensors.values()], "answers are no numbers"),
+        (lambda tensors: [one.fill_(9e8) for one in tensors.values()], "answers are not numbers"),
     ],
     ids=["NaN", "1e18", "overflow"],
 )

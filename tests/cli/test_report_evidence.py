@@ -162,10 +162,10 @@ def test_what_is_not_at_hand_or_has_no_hash_is_said_and_is_no_difference(place, 
         (3, ["--verify", "--root", "none"], "There is no folder none"),
         (3, ["--verify", "--public-key", "none.pem"], "none.pem cannot be read"),
         (3, ["--verify", "--public-key", "key.pem"], "key.pem holds no public key"),
-        (3, ["--verify", "--public-key", "/dev/zero"], "no regular file"),
+        (3, ["--verify", "--public-key", "/dev/zero"], "not a regular file"),
         (3, ["--attest", "none.pem"], "none.pem cannot be read"),
         (3, ["--attest", "key.pub.pem"], "key.pub.pem holds no private key"),
-        (3, ["--attest", "/dev/zero"], "no regular file"),
+        (3, ["--attest", "/dev/zero"], "not a regular file"),
     ],
 )
 def test_a_mistake_is_one_line(place, keys, fedaudit, code, words, says):

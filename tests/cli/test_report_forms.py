@@ -76,7 +76,7 @@ def test_owner_and_expiry_go_with_forms_that_have_them(run):
     for words in (("--owner", "us"), ("--format", "csv", "--expires", "2027-01-01")):
         run.refused(2, "report", "out", *words, says="--owner and --expires go with")
     run.refused(
-        2, "report", "out", "--format", "annex", "--expires", "soon", says="soon is no date"
+        2, "report", "out", "--format", "annex", "--expires", "soon", says="soon is not a date"
     )
 
 
@@ -101,5 +101,5 @@ def test_what_is_no_baseline_is_refused_before_anything_is_asked(run, tmp_path):
     altered = json.loads((tmp_path / "out/report.json").read_text())
     altered["verdict"]["status"] = "pass"
     (tmp_path / "altered.json").write_text(json.dumps(altered))
-    run.refused(3, "compare", "altered.json", "out", "--gate", says="This is no baseline.")
+    run.refused(3, "compare", "altered.json", "out", "--gate", says="This is not a baseline.")
     run.refused(3, "compare", "out", "altered.json", "--gate", says="cannot be held against a")

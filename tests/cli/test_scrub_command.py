@@ -62,7 +62,7 @@ def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
         "Not compared: nicknames, initials, names in another script, dates and numbers",
         "  written otherwise (in words, in another order, without a country code), and",
         "  encrypted, compressed or hexadecimal data.",
-        "PII that nobody marked and the detector did not find is in OUT unchanged.",
+        "PII that no one marked and the detector did not find is in OUT unchanged.",
     ]
     assert Path("in.jsonl").read_bytes() == before
     lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]

@@ -120,7 +120,7 @@ def test_infer_asks_under_every_key(here, run):
 
 def test_one_kind_of_key_a_client_by_name_and_a_round_without_any(here, run):
     outcome = run(*ASK, "--key", "right", "--out", "right")
-    assert outcome.code == 7, "what a right key opens is no finding, and nothing else was asked"
+    assert outcome.code == 7, "what a right key opens is not a finding, and nothing else was asked"
     assert {r["scope"]["key"] for r in measured("right/report.json", "inference_accuracy")} == {
         "right"
     }

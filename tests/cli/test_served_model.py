@@ -290,7 +290,7 @@ FAILING = {
     "packed": ((200, {"Content-Encoding": "gzip"}, "\x1f\x8b..."), "packed form"),
     "a page": (
         (200, {"Content-Type": "text/html"}, "<html>hello</html>"),
-        "no answer of an OpenAI",
+        "not an answer of an OpenAI",
     ),
 }
 

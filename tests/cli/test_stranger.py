@@ -76,10 +76,10 @@ ADAPTER, CONFIG = "adapter_config.json", MODEL / "config.json"
 TRICKS = {
     "cannot name a file": client_with_a_path,
     "link that leads out": lambda: linked(FIRST / "adapter_model.safetensors"),
-    f"{FIRST / ADAPTER} is no regular file": lambda: piped(FIRST / ADAPTER),
+    f"{FIRST / ADAPTER} is not a regular file": lambda: piped(FIRST / ADAPTER),
     "layer_replication is set": lambda: told(LORA / ADAPTER, layer_replication=[[0, 10**9]]),
     "somebody/model": base_of_the_hub,
-    "extra.safetensors is no regular file": lambda: piped(MODEL / "extra.safetensors"),
+    "extra.safetensors is not a regular file": lambda: piped(MODEL / "extra.safetensors"),
     "points outside its folder": shards,
     "its tokenizer": growing,
     "its chat template": lambda: told(MODEL / "tokenizer_config.json", chat_template=LOOPS),

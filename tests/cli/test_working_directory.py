@@ -1,4 +1,4 @@
-"""A folder of somebody else's is no place to import from, wherever fedaudit starts a Python."""
+"""A folder of somebody else's is not a place to import from, wherever fedaudit starts a Python."""
 
 import os
 import subprocess

@@ -179,7 +179,7 @@ def test_set_needs_a_key_and_a_value(setting):
 
 @pytest.mark.parametrize("text", ["[a", '[{name="a", b=c}]', "{a = b}", "{}}"])
 def test_set_takes_no_list_or_table_for_text(text):
-    with pytest.raises(UsageError, match=r"--set a\.b: .* is no list or table of TOML"):
+    with pytest.raises(UsageError, match=r"--set a\.b: .* is not a list or table of TOML"):
         parse_settings([f"a.b={text}"])
 
 

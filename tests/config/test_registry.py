@@ -140,9 +140,9 @@ def test_a_misspelt_hook_is_an_error_and_not_silence(install):
     [
         ("raise RuntimeError('out of order')", "out of order"),
         ("return None", "not iterable"),
-        ("return [Stub()]", "no plugin"),
-        ("return [int]", "no plugin"),
-        ("return [Attack]", "no plugin"),
+        ("return [Stub()]", "not a plugin"),
+        ("return [int]", "not a plugin"),
+        ("return [Attack]", "not a plugin"),
     ],
 )
 def test_a_hook_that_returns_no_plugins_is_named(install, body, message):

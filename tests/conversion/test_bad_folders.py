@@ -196,7 +196,7 @@ def missing(place):
         (two_of_one_round, 3, "has two adapters of round 1, peft_01 and peft_1"),
         (one_adapter, 2, "is one adapter, no federation: audit it with --target BASE --adapter"),
         (bare_weights, 3, "put each file of weights into one, round_1 and so on, as ada"),
-        (other_base, 3, "names the base 'me/llama', which is no folder here: give its folder"),
+        (other_base, 3, "names the base 'me/llama', which is not a folder here: give its folder"),
         (two_bases, 3, "names several bases, 'fedaudit-nano' and 'me/llama'"),
         (no_base, 3, "does not say what its base is: name it with --base FOLDER (fedaudit imp"),
         (prompt_tuning, 3, "is an adapter of type 'PROMPT_TUNING'; fedaudit audits LoRA."),
@@ -206,8 +206,8 @@ def missing(place):
         (truncated, 3, "peft_1/adapter_model.safetensors is not a valid safetensors file"),
         (no_json, 3, "peft_1/adapter_config.json is not JSON"),
         (no_object, 3, "peft_1/adapter_config.json must hold a JSON object"),
-        (no_losses, 3, "training_loss.npy is no numeric .npy file"),
-        (pickled_losses, 3, "training_loss.npy is no numeric .npy file"),
+        (no_losses, 3, "training_loss.npy is not a numeric .npy file"),
+        (pickled_losses, 3, "training_loss.npy is not a numeric .npy file"),
         (no_client, 3, "two adapters of round 1, round_1/client_1/a and round_1/client_1/b"),
         (only_clients, 3, "10/3/adapter_model.bin holds no tensors by name."),
     ],
@@ -239,7 +239,7 @@ def test_what_is_wrong_is_one_line(run, tmp_path, write, code, says):
          "has 16 arrays, and such an adapter on this base has 8 tensors"),
         (("--base", "fedaudit-nano", "--config", "r=4,alpha=16,targets=nothing"), 3,
          "does not fit the base"),
-        (("--base", "nowhere/at-all", "--config", GIVEN), 4, "is no folder and not in the hub's"),
+        (("--base", "nowhere/at-all", "--config", GIVEN), 4, "is not a folder and not in the hub"),
         (("--base", "./nowhere", "--config", GIVEN), 3, "There is no model folder ./nowhere."),
         (("--base", "fedaudit-nano", "--config", "rank=4"), 2, "Did you mean"),
         (("--base", "fedaudit-nano", "--config", "r=four"), 2, "r takes int"),
@@ -291,7 +291,7 @@ def test_code_in_a_file_does_not_run(run, tmp_path, write):
     source = write(tmp_path)
     outcome = run.refused(3, "import", source, "out", *ASKED)
     assert "is not opened: it holds more than weights" in outcome.err or (
-        "is no file of numeric arrays" in outcome.err
+        "is not a file of numeric arrays" in outcome.err
     )
     assert not (tmp_path / "ran").exists()
 
@@ -322,7 +322,7 @@ def test_other_weights_beside_lora_are_left_out_and_said(run, tmp_path):
         torch.save(RUN.whole[number + 1] | more, path)
     outcome = run("import", source, "out", *ASKED)
     assert outcome.code == 0
-    assert "Up to 5 tensors of a file are left out, which are no LoRA weights" in outcome.out
+    assert "Up to 5 tensors of a file are left out, which are not LoRA weights" in outcome.out
 
 
 @pytest.mark.parametrize(

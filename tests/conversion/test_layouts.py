@@ -219,7 +219,7 @@ def test_a_global_adapter_that_is_not_the_mean_is_said(tmp_path):
     made, _ = imported(source, tmp_path / "out")
     told = " ".join(made.notes)
     assert "Checked: in rounds 0 and 2 the global adapter is the weighted mean" in told
-    assert "Round 1: the global adapter is no mean of its clients' (off by " in told
+    assert "Round 1: the global adapter is not a mean of its clients' (off by " in told
 
 
 def test_a_client_that_is_missing_in_a_round_is_no_participant(tmp_path):
@@ -227,7 +227,7 @@ def test_a_client_that_is_missing_in_a_round_is_no_participant(tmp_path):
     (source / "10/1/local_output_2/pytorch_model.bin").unlink()
     made, federation = imported(source, tmp_path / "out")
     assert federation.manifest.rounds[1].participants == ("c0",)
-    assert "Round 1: the global adapter is no mean" in " ".join(made.notes)
+    assert "Round 1: the global adapter is not a mean" in " ".join(made.notes)
 
 
 @pytest.mark.parametrize(

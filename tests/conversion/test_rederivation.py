@@ -1,4 +1,4 @@
-"""Weights of a mean follow from the clients' adapters, and what is no mean is seen."""
+"""Weights of a mean follow from the clients' adapters, and what is not a mean is seen."""
 
 import pytest
 import torch

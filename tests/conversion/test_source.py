@@ -76,7 +76,7 @@ def test_a_folder_below_asks_the_one_above(folder, monkeypatch):
     assert (dump.shapes, dump.lora, dump.ordered) == ({"x.lora_A.weight": (2, 3)}, True, False)
     with pytest.raises(InputError, match=r"n\.pt holds no tensors by name\.$"):
         found.look("a/n.pt")
-    with pytest.raises(InputError, match=r"top\.txt is no file of torch\.save"):
+    with pytest.raises(InputError, match=r"top\.txt is not a file of torch\.save"):
         found.look("top.txt")
     assert json.dumps(dump.numbers)
 

@@ -1,4 +1,4 @@
-"""Reading and writing the corpus format, and what is said of every line that is no record."""
+"""Reading and writing the corpus format, and what is said of every line that is not a record."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def lines(tmp_path):
     return reading
 
 
-# Everything that UTF-8 can carry, separators that are no line ends to JSONL included.
+# Everything that UTF-8 can carry, separators that are not line ends to JSONL included.
 TEXTS = st.text(
     st.one_of(
         st.characters(blacklist_categories=("Cs",)),

@@ -160,7 +160,7 @@ def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
         ({"instruction": "Q", "output": None}, "without an answer"),
         ({"instruction": "Q", "reponse": "R"}, "Is 'reponse' meant as 'response'"),
         ({"txt": "Q"}, "needs 'text'.*it has 'txt'.*Is 'txt' meant as 'text'"),
-        ({"messages": [ASKED]}, "nobody answers in 'messages'"),
+        ({"messages": [ASKED]}, "no one answers in 'messages'"),
         ({"messages": []}, "'messages' must be a list of turns"),
         ({"messages": "Q"}, "'messages' must be a list of turns"),
         ({"messages": ["Q"]}, "turn 1 of 'messages' needs 'role' and 'content'"),

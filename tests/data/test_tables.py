@@ -127,7 +127,7 @@ def test_parquet_is_read_as_json_is(tmp_path):
     ]
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1" + b"x" * 20)
-    with pytest.raises(InputError, match="is no valid Parquet file"):
+    with pytest.raises(InputError, match="is not a valid Parquet file"):
         read(broken)
 
 

@@ -45,7 +45,7 @@ def test_nobody_exposed_costs_no_number():
     found = people(result, source="tuned")
     assert (found["persons"].hits, found["persons"].low) == (0, 0)
     assert found["persons"].high > 0
-    assert (found["kinds"].value, found["kinds"].reason) == (None, "nobody is exposed")
+    assert (found["kinds"].value, found["kinds"].reason) == (None, "no one is exposed")
 
 
 def test_records_without_groups_have_no_such_rows():

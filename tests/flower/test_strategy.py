@@ -211,7 +211,7 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
 
     recorded = record(FedAvg(), tmp_path / "a", lora=LORA)
     for made, told in [
-        (object(), "object is no strategy"),
+        (object(), "object is not a strategy"),
         (Own(), "start.. of its own"),
         (recorded, "recorded already"),
         (Fixed(recorded, 1.0, 1.0, 3), "record the outermost one"),

@@ -42,7 +42,7 @@ def row(plugin, metric, value, *, reason="", n=None, hits=None, baseline=None, *
 
 def share(plugin, metric, hits, n, **scope):
     if not n:
-        reason = "nobody who took part is innocent"
+        reason = "no client that took part is innocent"
         return row(plugin, metric, None, n=0, reason=reason, **scope)
     low, high = wilson(hits, n)
     return replace(row(plugin, metric, hits / n, n=n, hits=hits, **scope), low=low, high=high)

@@ -14,5 +14,5 @@ def test_the_chance_behind_a_count():
     assert drawn_chance(3).low == pytest.approx(1 - math.exp(-0.61867), abs=1e-5)
     assert (drawn_chance(3).value, drawn_chance(3).high) == (1.0, 1.0)
     assert drawn_chance(50).low > 0.999
-    with pytest.raises(ValueError, match="no count"):
+    with pytest.raises(ValueError, match="not a count"):
         drawn_chance(-1)

@@ -154,5 +154,5 @@ def test_samples_by_hand():
     assert samples_needed(np.log(3 / 4), 0.5) == 3
     assert samples_needed(-np.inf, 0.9) == 1
     assert samples_needed(0.0, 0.5) is None
-    with pytest.raises(ValueError, match="no probability"):
+    with pytest.raises(ValueError, match="not a probability"):
         samples_needed(-1.0, 1.0)

@@ -59,7 +59,7 @@ def test_more_evidence_is_a_narrower_interval():
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 0), (1, 0), (-1, 5), (6, 5), (0, -1)])
 def test_a_rate_of_nothing_is_refused(hits, n):
-    with pytest.raises(ValueError, match="is no rate"):
+    with pytest.raises(ValueError, match="is not a rate"):
         wilson(hits, n)
 
 

@@ -183,14 +183,14 @@ def test_neither_order_nor_scale_matters_to_the_deal(order, power):
 def test_one_string_among_its_controls():
     assert guess_rate(0, 99) == 0.01
     assert guess_rate(99, 99) == 1
-    with pytest.raises(ValueError, match="no rate"):
+    with pytest.raises(ValueError, match="not a rate"):
         guess_rate(3, 2)
 
 
 def test_the_upper_bound_of_nothing_is_known_in_closed_form():
     assert upper_bound(0, 52) == pytest.approx(1 - 0.05 ** (1 / 52))
     assert upper_bound(2, 2) == 1
-    with pytest.raises(ValueError, match="no rate"):
+    with pytest.raises(ValueError, match="not a rate"):
         upper_bound(0, 0)
 
 

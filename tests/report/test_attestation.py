@@ -182,7 +182,7 @@ def test_keys_are_read_from_pem(tmp_path, monkeypatch):
         (b"", None, "no private key in PEM"),
         (public(), None, "no private key in PEM"),
         (b"\x00" * 100_000, None, "too large"),
-        (private(generate_private_key(SECP256R1())), None, "no ed25519 key"),
+        (private(generate_private_key(SECP256R1())), None, "not an ed25519 key"),
         (private(encryption=BestAvailableEncryption(b"open")), None, "is encrypted: set"),
         (private(encryption=BestAvailableEncryption(b"open")), "shut", "its passphrase is another"),
         (private(), "shut", "is not encrypted: unset"),
@@ -205,7 +205,7 @@ def test_what_is_no_private_key_is_told_without_it(
     [
         (private(), "no public key in PEM"),
         (b"ssh-ed25519 AAAA", "no public key in PEM"),
-        (public(generate_private_key(SECP256R1())), "no ed25519 key"),
+        (public(generate_private_key(SECP256R1())), "not an ed25519 key"),
     ],
 )
 def test_what_is_no_public_key_is_told(tmp_path, content, says):

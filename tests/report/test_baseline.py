@@ -22,7 +22,7 @@ from fedaudit.report.tables.comparison.baseline import baseline_tables
 
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 
-BASELINE = ("The baseline", "This is no baseline.")
+BASELINE = ("The baseline", "This is not a baseline.")
 SECOND = ("The second report", "This report cannot be held against a baseline.")
 
 
@@ -217,7 +217,7 @@ def test_a_report_that_cannot_be_judged_is_held_against_nothing_and_is_no_baseli
     one = with_unjudgeable_row(report(300))
     with pytest.raises(InputError, match="cannot be held against a baseline"):
         check_comparable(one, *SECOND)
-    with pytest.raises(InputError, match="This is no baseline"):
+    with pytest.raises(InputError, match="This is not a baseline"):
         check_comparable(one, *BASELINE)
 
 

@@ -59,7 +59,7 @@ def bound(value, correct, claimed):
 
 
 def test_bounds_on_epsilon_are_compared_and_the_claims_named():
-    """How many guesses were right is no part of the question."""
+    """How many guesses were right is not part of the question."""
     comparison = compare(bound(0.0, 16, 3.0), bound(4.4, 30, 2.0))
     [one] = comparison.differences
     assert (one.first, one.second, one.difference) == (0.0, 4.4, None)

@@ -78,7 +78,7 @@ def test_that_of_another_federation_is_refused(three, federation, small, tmp_pat
     theirs, ours = open_federation(place), open_federation(run)
     with pytest.raises(InputError, match=r"of another federation than .* its settings differ"):
         check_origin(open_federation(federation.path), theirs)
-    with pytest.raises(InputError, match="no counterfactual federation; `fedaudit simulate"):
+    with pytest.raises(InputError, match="not a counterfactual federation; `fedaudit simulate"):
         check_origin(ours, open_federation(federation.path))
     base = replace(theirs.manifest.base, sha256="0" * 64)
     changed = replace(theirs, manifest=replace(theirs.manifest, base=base))
@@ -119,7 +119,7 @@ def test_that_somebody_was_left_out_is_a_setting_that_differs(three):
 def test_a_round_of_nobody_is_refused(small, tmp_path):
     config = replace(small, clients=2, participation=0.5, rounds=8)
     drawn = participants(config, 1)[0]
-    with pytest.raises(UsageError, match=f"draws nobody but {drawn}"):
+    with pytest.raises(UsageError, match=f"draws no one but {drawn}"):
         simulate(
             replace(config, without=(drawn,)), tmp_path / "run", listener=counterfactual_run.silent
         )

@@ -147,7 +147,7 @@ def test_utility_is_the_mean_of_the_local_models(both, federation):
     assert rows["tuned", "loss"].value != pytest.approx(mean, rel=1e-3)
     own = [row for row in federation.result.measurements if row.kind == "utility"]
     assert "local" not in {row.scope["source"] for row in own}
-    # What is trained alone sends nothing and is no cost of the federation.
+    # What is trained alone sends nothing and is not a cost of the federation.
     costs = [r for r in result.measurements if r.kind == "cost"]
     assert costs == [r for r in federation.result.measurements if r.kind == "cost"]
 

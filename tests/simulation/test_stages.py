@@ -253,7 +253,9 @@ def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):
     monkeypatch.setattr(Everything, "deploy", deploy)
     stale = tmp_path / "run/defense/c0/stale/adapter_model.safetensors"
     stale.write_text("of somebody else")
-    with pytest.raises(InputError, match=r"stale/adapter_model\.safetensors is no adapter of this"):
+    with pytest.raises(
+        InputError, match=r"stale/adapter_model\.safetensors is not an adapter of this"
+    ):
         run("run", answers=True)
     assert stale.read_text() == "of somebody else"  # only what the tool wrote is removed
     stale.unlink()

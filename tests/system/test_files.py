@@ -186,9 +186,9 @@ def test_only_plain_files_are_read_and_only_up_to_a_size(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     for name in ("pipe", "device"):
-        with pytest.raises(InputError, match=f"{name} is no regular file"):
+        with pytest.raises(InputError, match=f"{name} is not a regular file"):
             read_regular(tmp_path / name)
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError, match="not a regular file"):
             sha256(tmp_path / name)
     with pytest.raises(IsADirectoryError):
         read_regular(tmp_path)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
-"""Mean Z of the marked client; 0: nobody is marked."""
+"""Mean Z of the marked client; 0: no one is marked."""
 USUAL_SCORE = 14 / 5**0.5
 """A round's mean score of a mark of the usual strength: Z 14 after five rounds, as in the paper."""
 FEDERATIONS = 100
@@ -52,7 +52,7 @@ class PowerEstimate:
     published: Estimate
     """Federations in which the paper's rule, Z above the threshold, flags an innocent client."""
     caught: Estimate | None
-    """Federations in which the marked client was flagged; None where nobody is marked."""
+    """Federations in which the marked client was flagged; None where no one is marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,7 +175,7 @@ def _with_tails(
     """Return the distributions with tails fitted, for each mark, to null marks' Z of all clients.
 
     A client whose scores are 0 under every null mark, for example because there was nothing to
-    test, is no evidence about tails.
+    test, is not evidence about tails.
     """
     import numpy as np
 

@@ -1,6 +1,6 @@
 """The shares of other clients in estimates, and what each client itself adds to its scores.
 
-For whoever knows the sets of the sums: see docs/estimator.md.
+For anyone who knows the sets of the sums: see docs/estimator.md.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

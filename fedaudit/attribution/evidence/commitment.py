@@ -1,8 +1,8 @@
 """Which keys a decision may trust: those committed to beforehand, and how many there were.
 
-Whoever can choose a key after seeing the answers can find one that accuses anybody. A key that was
-committed to beforehand cannot be chosen like that, but one of many committed keys can, so all of
-them count as tests.
+Anyone who can choose a key after seeing the answers can find one that accuses anybody. A key that
+was committed to beforehand cannot be chosen like that, but one of many committed keys can, so all
+of them count as tests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ from fedaudit.federation.commitments import Commitments
 from fedaudit.system.files import sha256
 
 NO_COMMITMENTS_CAVEAT = (
-    "no commitments were given: nobody vouches that the keys were fixed before training, and "
-    "whoever can try keys on these answers can find one that accuses anybody"
+    "no commitments were given: nothing shows that the keys were fixed before training, and "
+    "anyone who can try keys on these answers can find one that accuses anybody"
 )
 UNOPENED_CAVEAT = (
     "until a mark is opened (`fedaudit attribute verify`), only its owner's word says that its "
@@ -127,7 +127,7 @@ def check_commitments(scores: Scores, path: Path, noted: str = "") -> Commitment
 
 
 def withhold_uncommitted(decision: Decision, status: CommitmentCheck | None) -> Decision:
-    """Return the decision, changed so that uncommitted marks flag nobody."""
+    """Return the decision, changed so that uncommitted marks flag no client."""
     if status is None:
         return decision
     tests = tuple(
@@ -140,7 +140,7 @@ def withhold_uncommitted(decision: Decision, status: CommitmentCheck | None) -> 
 def drop_threshold(
     rows: Sequence[Measurement], before: Decision, after: Decision, status: CommitmentCheck | None
 ) -> list[Measurement]:
-    """Return the rows of Z, without the value to exceed where exceeding it flags nobody.
+    """Return the rows of Z, without the value to exceed where exceeding it flags no client.
 
     This concerns marks that are not committed, and clients that were flagged `before` the unopened
     commitments were counted as tests but not `after`, for which that value is not known.
@@ -188,7 +188,7 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
     ]
     caveats += [
         f"mark {mark} is uncommitted: {_bare_reason(mark, status, scores.commitments)}; "
-        "it flags nobody"
+        "it flags no client"
         for mark in status.bare
     ]
     if status.unopened:
@@ -235,5 +235,5 @@ def _describe_dates(status: CommitmentCheck) -> str:
         noted
         if status.noted
         else "no entry of the server's ledger vouches for it, so keys may have been tried on "
-        "adapters or answers beforehand, and the one that accuses somebody committed to"
+        "adapters or answers beforehand, and the one that accuses someone committed to"
     )

@@ -26,7 +26,7 @@ def read(path: Path) -> dict[str, Any]:
     if report["run"]["command"] != "attribute decide" or not all(
         type(config.get(name)) in kinds for name, kinds in KINDS.items()
     ):
-        raise InputError(f"{path} is no report of this version's `fedaudit attribute decide`.")
+        raise InputError(f"{path} is not a report of this version's `fedaudit attribute decide`.")
     try:
         check_limits(config["threshold"], config["alpha"])
     except UsageError as error:
@@ -45,6 +45,6 @@ def settings(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def accusation(report: Mapping[str, Any]) -> str:
-    """Return the sentence of a report that says who is flagged, or that nobody is."""
+    """Return the sentence of a report that says who is flagged, or that no one is."""
     reasons = report["verdict"].get("reasons") or [f"verdict {report['verdict']['status']}"]
     return str(reasons[0])

@@ -1,4 +1,4 @@
-"""An attribution checked by somebody else: everything after the estimates is computed again."""
+"""An attribution checked by someone else: everything after the estimates is computed again."""
 
 import json
 import re

@@ -52,7 +52,7 @@ class WatermarkRequest:
     id: str = ""
     model: str
     seed: int | None = None
-    """Whoever knows it can find the mark; None draws one that nobody can guess."""
+    """Anyone who knows it can find the mark; None draws one that no one can guess."""
     template: str
     device: str = "auto"
     dtype: str = "auto"

@@ -10,7 +10,7 @@ from fedaudit.metrics.attribution.sum_leakage import SumLeakage
 def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, SumLeakage]:
     """Return, by round, what the sums leak about the clients that do not collude.
 
-    Raises UsageError for a name that is no client of the federation.
+    Raises UsageError for a name that is not a client of the federation.
     """
     clients = [client.id for client in plan.federation.manifest.clients]
     for name in colluders:
@@ -36,7 +36,7 @@ def _describe_exposure(
     honest = set(plan.federation.manifest.rounds[number].participants) - set(colluders)
     prefix = f"Round {number}, where {', '.join(colluders)} tell the server their updates: "
     if not honest:
-        return f"{prefix}nobody else takes part."
+        return f"{prefix}no other client takes part."
     if exposure.determined:
         return (
             f"{prefix}those of {len(exposure.determined)} of the {len(honest)} others follow by "

@@ -25,9 +25,9 @@ class ProtocolSettings:
     limit: float
     threshold: int
     sets: int = 0
-    """Q of shared sets, which have neither m nor K; 0 where nobody said one."""
+    """Q of shared sets, which have neither m nor K; 0 where no one said one."""
     explicit: frozenset[str] = frozenset()
-    """The settings that somebody named: they stay as they are."""
+    """The settings that someone named: they stay as they are."""
     notes: tuple[str, ...] = ()
     """Notes on the settings that replaced others."""
 

@@ -102,7 +102,7 @@ def estimate(
 
 
 def _hand_over(plan: SumPlan, estimates: Estimates, out: Path, log: Path, logs: list[Any]) -> None:
-    """Note the SHA-256 of estimates.json in the ledger and in the log, for whoever doubts it."""
+    """Note the SHA-256 of estimates.json in the ledger and in the log, for anyone who doubts it."""
     digest, folder = sha256(out / estimates_folder.NAME), plan.federation.path
     ledger.add_note(
         folder,
@@ -205,7 +205,8 @@ def _estimate_round(
 
 def _record(combination: Combination, shares: Mapping[str, float], adapter: str) -> ClientEstimate:
     c = masks(combination, shares)
-    # Two digits: with all of them, whoever knows unequal weights could solve for the coefficients.
+    # Two digits: with all of them, anyone who knows unequal weights could solve for the
+    # coefficients.
     return ClientEstimate(
         client=combination.target,
         adapter=adapter,

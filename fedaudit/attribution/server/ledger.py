@@ -160,7 +160,7 @@ def _entry(line: str, number: int, path: Path) -> LedgerEntry | LedgerNote:
             return entry
     except (ValueError, TypeError, RecursionError, UsageError):
         pass
-    raise InputError(f"{path}: line {number} is no entry of a ledger.")
+    raise InputError(f"{path}: line {number} is not an entry of a ledger.")
 
 
 def first_request(federation: Federation, run: str) -> str:

@@ -35,7 +35,7 @@ def _kind(
 ) -> Kind:
     participants = manifest.rounds[number].participants
     if not participants:
-        raise InputError(f"Nobody took part in round {number} of the federation.")
+        raise InputError(f"No client took part in round {number} of the federation.")
     weights = {name: 1.0 if shares is None else shares[name] for name in participants}
     return (
         len(participants),

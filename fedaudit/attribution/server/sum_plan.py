@@ -211,10 +211,10 @@ def _draw_plan(
 ) -> SumPlan:
     """Return a plan with newly drawn designs; no sum is asked for yet.
 
-    With `secret`, a seed that nobody can guess is used if neither `protocol_config` nor the
-    federation has one, because whoever gets the estimates must not know the sets. Raises UsageError
-    for a missing round or an impossible design, InputError for a federation without updates or
-    sums.
+    With `secret`, a seed that no one can guess is used if neither `protocol_config` nor the
+    federation has one, because anyone who gets the estimates must not know the sets. Raises
+    UsageError for a missing round or an impossible design, InputError for a federation without
+    updates or sums.
     """
     fed_manifest = federation.manifest
     seed = (
@@ -340,7 +340,7 @@ def _settings(
         named.add("threshold")
     if _has_stored_sums(fed_manifest):  # drawn as its manifest says; an old one has no limit
         limit = 1.0 if queries.limit is None else queries.limit
-    else:  # a simulation's settings have 1 where nobody chose a limit
+    else:  # a simulation's settings have 1 where no one chose a limit
         limit = defaults.LIMIT if queries.limit in (None, 1.0) else queries.limit
     return ProtocolSettings(
         others=queries.others if protocol_config.others is None else protocol_config.others,
@@ -396,7 +396,7 @@ def _select_rounds(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
 def client_weights(fed_manifest: Manifest) -> dict[str, float]:
     """Return the factor of each client's update in sums: 1 if all clients have the same weight.
 
-    Raises InputError for a weight that is no positive finite number, since a sum would carry no
+    Raises InputError for a weight that is not a positive finite number, since a sum would carry no
     information about such a client.
     """
     weights = {client.id: client.weight for client in fed_manifest.clients}

@@ -10,11 +10,11 @@ from fedaudit.system.files import atomic_text, existing_parent, read_json
 
 
 def read(log: Path, run: str) -> list[Any]:
-    """Return the rounds of a log; raises InputError for a file that is no log of this run."""
+    """Return the rounds of a log; raises InputError for a file that is not a log of this run."""
     if not log.exists():
         existing_parent(log)
         return []
-    message = f"{log} is no log of sums; choose another --log."
+    message = f"{log} is not a log of sums; choose another --log."
     table = read_json(log, message)
     rounds = table.get("rounds") if isinstance(table, dict) else None
     if not isinstance(rounds, list) or not all(map(_is_entry, rounds)):

@@ -181,7 +181,7 @@ def _check_candidates(
         try:
             preparation.prepare(candidate.settings(config, config.seed), Path("unused"))
         except FedauditError as error:
-            if name in options:  # a wrong option is no property of the federation
+            if name in options:  # a wrong option is not a property of the federation
                 registry.create("defense", name, options[name])
             candidate = replace(candidate, reason=str(error))
         yield candidate

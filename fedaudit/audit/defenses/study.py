@@ -300,7 +300,7 @@ def run_defenses(
     make_folder(defense_folder)
     outcomes: dict[str, list[DefenseOutcome]] = {}
     done = 0
-    # Seed by seed, so that what is finished when somebody stops it can be compared.
+    # Seed by seed, so that what is finished when someone stops it can be compared.
     for seed in plan.seeds:
         for candidate in (DefenseCandidate(name=NONE), *plan.applicable):
             done += 1

@@ -351,7 +351,7 @@ def candidate_pairs(
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
     Another client's text is not compared if the prefix's client has it too, or has one with the
-    same suffix: a shared text is no secret, and counts as the prefix's client's own.
+    same suffix: a shared text is not secret, and counts as the prefix's client's own.
     """
     candidates: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in continuations.texts]
     names = [name for name, sample in clients.items() if sample.splits]

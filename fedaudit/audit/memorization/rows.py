@@ -23,7 +23,7 @@ PREFIX_SHARE_METRICS = {"mr_total", "mr_pair"}
 """Metrics that are shares of prefixes; the other ratios are weighted means."""
 
 SINGLE_CLIENT_REASON = (
-    "only one client has texts that are long enough, so nobody else's can be drawn"
+    "only one client has texts that are long enough, so no one else's can be drawn"
 )
 NOBODY = "no client has texts that are long enough"
 BATCH = 4096

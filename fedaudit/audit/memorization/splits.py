@@ -224,7 +224,7 @@ def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol)
         if sample.copies:
             yield f"{name}: {sample.copies:,} copies of other texts of its own were left out."
         if sample.prompts:
-            yield f"{name}: {sample.prompts:,} ready-made prompts are no training texts: left out."
+            yield f"{name}: {sample.prompts:,} ready-made prompts are not training texts: left out."
         if 0 < sample.long_enough < protocol.sample:
             yield (
                 f"{name} has {sample.long_enough:,} texts that are long enough, fewer than the "

@@ -58,7 +58,7 @@ Workers = Annotated[
 Alpha = Annotated[
     float,
     typer.Option(
-        "--alpha", help="The chance that somebody innocent is flagged, over all clients and marks."
+        "--alpha", help="The chance that an innocent client is flagged, over all clients and marks."
     ),
 ]
 Federations = Annotated[
@@ -66,7 +66,7 @@ Federations = Annotated[
     typer.Option(
         "--federations",
         help="Federations like this one to simulate for each strength of a mark, so that the "
-        "report says how often somebody innocent is flagged; default: 100, or none above 200 "
+        "report says how often an innocent client is flagged; default: 100, or none above 200 "
         "pairs of client and mark.",
         min=0,
         max=1_000_000,
@@ -113,7 +113,7 @@ def attribute(
     """Name the clients whose updates carry a watermark, given the whole federation.
 
     Options of a method or of a watermark are set as --set NAME.OPTION=VALUE, for example
-    fictitious.tokens=24. Exit code 1: somebody is flagged.
+    fictitious.tokens=24. Exit code 1: someone is flagged.
     """
     if context.invoked_subcommand is not None:
         refuse_options_before_subcommand(context)
@@ -243,7 +243,7 @@ def decide(
     json: Json = None,
     quiet: Quiet = False,
 ) -> int:
-    """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
+    """Combine the scores of all rounds and flag clients. Exit code 1: someone is flagged."""
     from fedaudit.attribution import report as reporting
     from fedaudit.attribution import scores as scores_file
     from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder

@@ -35,7 +35,7 @@ def bundle(
 
     An accused party's expert needs no more than that.
 
-    It opens marks: whoever has the bundle can find, plant and avoid them.
+    It opens marks: anyone who has the bundle can find, plant and avoid them.
     """
     from fedaudit.attribution.evidence import bundle as bundles
     from fedaudit.cli.console import print_note
@@ -51,7 +51,7 @@ def bundle(
     )
     new_bundle = bundles.make(bundle_parts, out)
     print_text(f"{len(new_bundle.files)} files in {out}.")
-    print_note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
+    print_note(f"{out} opens marks: anyone who has it can find, plant and avoid them.")
     return 0
 
 

@@ -49,7 +49,7 @@ def calibrate(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Say how often somebody innocent is flagged, and what is found.
+    """Say how often an innocent client is flagged, and what is found.
 
     Federations are simulated with the rounds, the designs and the null marks of the scores.
     """

@@ -77,7 +77,7 @@ def estimate(
     print_text("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
     print_text(
         f"SHA-256 of {estimates_folder.NAME}: {sha256(out / estimates_folder.NAME)}. It is in the "
-        "ledger and the log; tell it to whoever may have to check the estimates."
+        "ledger and the log; tell it to anyone who may have to check the estimates."
     )
     for caveat in (*unchecked_caveats(plan.federation), *copied_updates.caveats(plan.federation)):
         print_note(caveat)

@@ -59,7 +59,7 @@ def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
 
 
 def draw_plan(rounds: Path, protocol_config: ProtocolConfig) -> "SumPlan":
-    """Return what would be asked of a federation; nobody can guess its seed if none is given."""
+    """Return what would be asked of a federation; no one can guess its seed if none is given."""
     from fedaudit.attribution import copied_updates
     from fedaudit.attribution.server import sum_plan
     from fedaudit.federation.folder import check_consecutive, open_federation

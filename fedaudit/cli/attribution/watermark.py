@@ -36,7 +36,7 @@ def make(
     plugin: Annotated[str, typer.Option("--plugin", help="kgw, fictitious or another.")] = "kgw",
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", help="Texts that nobody trains on, for tests; JSONL."),
+        typer.Option("--prompts", help="Texts that are not trained on, for tests; JSONL."),
     ] = None,
     id_: Annotated[str, typer.Option("--id", help="The mark's id, for one licensee.")] = "",
     model: Teacher = "fedaudit-nano",
@@ -51,7 +51,7 @@ def make(
 
     Options of the watermark are set as --set OPTION=VALUE. Without --prompts, a tenth of the
     documents is kept back as prompts and not marked. Without --seed the secret is drawn at random;
-    with one, whoever knows the seed can find the mark.
+    with one, anyone who knows the seed can find the mark.
     """
     from fedaudit.attribution.owner import watermarking
     from fedaudit.cli.console import print_note, progress_bars

@@ -19,7 +19,7 @@ def read_baseline(source: Path) -> dict[str, Any]:
 
     path = source / "report.json" if source.is_dir() else source
     report = document.read(path)
-    return dict(check_comparable(report, "The baseline", "This is no baseline."))
+    return dict(check_comparable(report, "The baseline", "This is not a baseline."))
 
 
 def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "BaselineComparison":

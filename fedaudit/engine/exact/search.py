@@ -182,7 +182,7 @@ def expand_branches(
 def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
     """Return the vocabulary position of each draw's next token.
 
-    It is -1 for branches that are no draws, and for draws that end: end tokens are missing from
+    It is -1 for branches that are not draws, and for draws that end: end tokens are missing from
     `sums`, so a quantile beyond the last sum stands for them.
     """
     next_tokens = np.full(len(branches), -1, dtype=np.int64)

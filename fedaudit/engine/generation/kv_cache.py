@@ -235,7 +235,7 @@ class KVCache(Cache):
         more = shape.rows - len(group)
         last = np.full(more, shape.groups - 1)
         slot = group * shape.slots + rank
-        # Slots without a row attend to all keys: nobody reads their output, but it must be finite.
+        # Slots without a row attend to all keys: no one reads their output, but it must be finite.
         visible = np.ones((shape.groups * shape.slots, shape.length), dtype=bool)
         width = min(shape.length, self.seen.shape[1])
         visible[slot, :width], visible[slot, width:] = self.seen[:, :width], False

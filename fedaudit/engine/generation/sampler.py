@@ -13,7 +13,7 @@ from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs, bucket_size
 
 NO_NUMBERS = (
-    "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
+    "The model's answers are not numbers: its weights, or its adapter's, overflow as they are "
     "multiplied. Is it damaged, or does it need another --dtype?"
 )
 

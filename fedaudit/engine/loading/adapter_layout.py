@@ -37,7 +37,7 @@ def writer_version(config: Mapping[str, Any], path: Path) -> Version | None:
 
     PEFT has written its version since 0.18.0, so a configuration without one is older.
 
-    Raises InputError for something that is no version.
+    Raises InputError for something that is not a version.
     """
     said = config.get("peft_version")
     if said is None:
@@ -45,7 +45,7 @@ def writer_version(config: Mapping[str, Any], path: Path) -> Version | None:
     try:
         return Version(str(said).partition("@")[0])
     except InvalidVersion:
-        raise InputError(f"{path} is no LoRA configuration: its peft_version is none.") from None
+        raise InputError(f"{path} is not a LoRA configuration: its peft_version is none.") from None
 
 
 def renamed(

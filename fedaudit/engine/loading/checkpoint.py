@@ -50,7 +50,7 @@ MAX_TENSORS = 10**6
 
 
 def check(folder: Path) -> None:
-    """Raise InputError for a folder that is no plain model in safetensors.
+    """Raise InputError for a folder that is not a plain model in safetensors.
 
     A folder is also refused if its files name missing files or files outside of it, if it holds an
     adapter (transformers would load the base that the adapter names, and attach it), or if its
@@ -67,7 +67,7 @@ def check(folder: Path) -> None:
         )
         raise InputError(f"{folder} holds no model in safetensors{advice}")
     if (folder / adapters.CONFIG).exists():
-        raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
+        raise InputError(f"{folder} is not a base: it has an {adapters.CONFIG}.")
     for source, name in _referenced_files(folder):
         check_path(name, source)
         if not (folder / name).is_file():
@@ -99,7 +99,7 @@ def check_files(folder: Path) -> None:
         except OSError:  # a broken link
             continue
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{path} is no regular file.")
+            raise InputError(f"{path} is not a regular file.")
         if status.st_size > LARGEST_DOCUMENT and path.suffix != ".safetensors":
             raise too_large(path)
         if path.suffix == ".json" and stat.S_ISREG(status.st_mode):
@@ -160,7 +160,7 @@ def check_causal_lm(model: "PreTrainedModel", folder: Path) -> None:
     sees_before = any(getattr(model.config, name, False) for name in ("is_decoder", "causal"))
     if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not sees_before:
         raise InputError(
-            f"{folder} is no causal language model: a {kind} model fills gaps in texts (its "
+            f"{folder} is not a causal language model: a {kind} model fills gaps in texts (its "
             "is_decoder is not set), and fedaudit audits models that continue them."
         )
 
@@ -224,7 +224,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
     eos_id = model.generation_config.eos_token_id
     eos_ids = [*(eos_id if isinstance(eos_id, list) else [eos_id]), tokenizer.eos_token_id]
     if not all(token is None or type(token) is int for token in eos_ids):
-        raise InputError(f"{folder} has an eos_token_id that is no token: {eos_ids[0]!r}.")
+        raise InputError(f"{folder} has an eos_token_id that is not a token: {eos_ids[0]!r}.")
     check_end_tokens(tokenizer, sorted({token for token in eos_ids if token is not None}), folder)
     embeddings = model.get_input_embeddings()
     size = getattr(embeddings, "num_embeddings", largest + 1)
@@ -277,7 +277,7 @@ def end_token_caveats(folder: Path) -> list[str]:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether a library refused a file; a Rust panic in tokenizers is no Exception."""
+    """Tell whether a library refused a file; a Rust panic in tokenizers is not an Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

@@ -56,7 +56,7 @@ def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
 
 
 def read_table(path: Path) -> list[list[float]]:
-    """Return the rows of a .npy file; raises InputError if it is no two-dimensional array."""
+    """Return the rows of a .npy file; raises InputError if it is not a two-dimensional array."""
     try:
         result = sandbox.attempt(f"{_PROCESS_MODULE}.read_table", str(path), **_limits([path]))
     except sandbox.TrialEnded as error:

@@ -45,9 +45,9 @@ def read_table(payload: Any) -> Generator[str, None, list[list[float]]]:
     try:
         table = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{path} is no numeric .npy file ({_first(error)}).") from None
+        raise InputError(f"{path} is not a numeric .npy file ({_first(error)}).") from None
     if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "iuf":
-        raise InputError(f"{path} is no table of numbers.")
+        raise InputError(f"{path} is not a table of numbers.")
     return [[float(value) for value in row] for row in table]
 
 
@@ -186,7 +186,7 @@ def _load_arrays(path: Path) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception as error:
-        raise InputError(f"{path} is no file of numeric arrays ({_first(error)}).") from None
+        raise InputError(f"{path} is not a file of numeric arrays ({_first(error)}).") from None
     return arrays
 
 

@@ -86,7 +86,8 @@ def locate(name: str, *, fetch: bool = True) -> Path:
     except FileNotFoundError:
         if not fetch:
             raise TargetError(
-                f"The base {name!r}, which a federation's files name, is no folder and not in the "
+                f"The base {name!r}, which a federation's files name, is not a folder and not in "
+                f"the "
                 f"hub's cache: get it with `hf download {shlex.quote(name)}` if you trust it."
             ) from None
     try:
@@ -94,7 +95,7 @@ def locate(name: str, *, fetch: bool = True) -> Path:
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
-            f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
+            f"The base {name!r} is not a folder, is not in the hub's cache and cannot be fetched: "
             f"{reason.rstrip('.')}.{suggest_neighbour(path)}"
         ) from None
 
@@ -251,11 +252,15 @@ def configuration(folder: Path, said: Mapping[str, Any]) -> LoraConfig:
             options = {key: value for key, value in said.items() if key != "runtime_config"}
             config: LoraConfig = LoraConfig.from_peft_type(**LoraConfig.check_kwargs(**options))
     except Exception as error:  # PEFT may raise anything on an untrusted file
-        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
+        raise InputError(
+            f"{folder / adapters.CONFIG} is not a LoRA configuration: {error}"
+        ) from None
     pattern = config.rank_pattern
     every = [config.r, *pattern.values()] if isinstance(pattern, dict) else []
     if not every or not all(type(rank) is int and rank > 0 for rank in every):
-        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: a rank is wrong.")
+        raise InputError(
+            f"{folder / adapters.CONFIG} is not a LoRA configuration: a rank is wrong."
+        )
     return config
 
 

@@ -65,7 +65,8 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
             return  # nothing to compare; every later forward pass is checked for NaN
         if not _close(model, plain[2, :half], plain[0, :half]):
             raise InputError(
-                f"{folder} is no causal language model: {kind} sees the tokens behind the one that "
+                f"{folder} is not a causal language model: {kind} sees the tokens behind the one "
+                f"that "
                 "it predicts, so that a score would contain its answer (see is_decoder, is_causal "
                 "and their like in its config.json)."
             )

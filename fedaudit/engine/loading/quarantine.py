@@ -26,7 +26,7 @@ MESSAGE = "fedaudit's message"
 
 
 def check(folder: Path) -> None:
-    """Raise InputError for a folder that is no plain model, or that exceeds the sandbox's limits.
+    """Raise InputError for a folder that is not a plain model, or exceeds the sandbox's limits.
 
     The error names the file that takes too much time or memory, or crashes the process. The
     built-in model is not tried, and a folder is tried once as long as its files do not change.

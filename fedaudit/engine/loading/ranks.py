@@ -39,8 +39,8 @@ def configured_rank(config: LoraConfig, module: str = "") -> int:
         return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
     except re.error as error:
         raise InputError(
-            f"The adapter's {adapters.CONFIG} is no LoRA configuration: its rank_pattern has "
-            f"{error.pattern!r}, which is no regular expression."
+            f"The adapter's {adapters.CONFIG} is not a LoRA configuration: its rank_pattern has "
+            f"{error.pattern!r}, which is not a regular expression."
         ) from None
 
 

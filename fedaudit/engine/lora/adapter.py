@@ -153,10 +153,10 @@ def _check_options(config: LoraConfig, folder: Path) -> None:
     if config.init_lora_weights not in _PLAIN_STARTS:
         odd.append("init_lora_weights")
     if odd:
-        raise InputError(f"{folder} cannot be combined: it is no plain LoRA, its {odd[0]} is set.")
+        raise InputError(f"{folder} cannot be combined: it is not plain LoRA, its {odd[0]} is set.")
     for name in ("rank_pattern", "alpha_pattern"):
         if not _by_module(getattr(config, name) or {}):
-            raise InputError(f"{folder / adapters.CONFIG}: {name} is no table of module names.")
+            raise InputError(f"{folder / adapters.CONFIG}: {name} is not a table of module names.")
     alphas = [config.lora_alpha, *(config.alpha_pattern or {}).values()]
     if not all(map(is_finite_number, alphas)):
         raise InputError(f"{folder / adapters.CONFIG}: lora_alpha is not a number.")

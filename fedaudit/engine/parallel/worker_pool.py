@@ -42,7 +42,7 @@ class WorkerBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a worker is doing: a question's index, or None if nobody waits for the result."""
+    """What a worker is doing: a question's index, or None if no one waits for the result."""
 
     worker: int
     question: int | None = None

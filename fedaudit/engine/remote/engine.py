@@ -24,7 +24,7 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.system.http_client import ServerUnreachable
 
 MANY = 16
-"""So many empty texts, and no other, are no answers at all."""
+"""So many empty texts, and no other, are not answers at all."""
 MOST_EMPTY = 0.1
 """The share of empty texts that needs no mention."""
 SAMPLES = 128

@@ -79,5 +79,6 @@ def _locate(name: str) -> Path:
         quarantine.check_tokenizer(Path(folder))
         return Path(folder)
     raise TargetError(
-        f"endpoint.tokenizer: {name} is no folder, is not in the hub's cache and cannot be fetched."
+        f"endpoint.tokenizer: {name} is not a folder, is not in the hub's cache and cannot be "
+        f"fetched."
     )

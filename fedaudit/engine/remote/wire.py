@@ -106,7 +106,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
     except MalformedResponse:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise MalformedResponse("is no answer of an OpenAI-compatible server") from None
+        raise MalformedResponse("is not an answer of an OpenAI-compatible server") from None
     return CompletionResponse(
         texts=texts,
         thoughts=sum(_only_thinks(choice, api) for choice in choices),
@@ -118,7 +118,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
 
 
 def read_models(body: bytes) -> list[Mapping[str, Any]]:
-    """Return the models that a server lists; raises MalformedResponse if it is no list."""
+    """Return the models that a server lists; raises MalformedResponse if it is not a list."""
     try:
         rows = json.loads(body)["data"]
         models: list[Mapping[str, Any]] = [
@@ -147,7 +147,7 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
         return ""
     if not isinstance(text, str):
         raise MalformedResponse("has a choice without text")
-    # Replace lone surrogates, which are no valid text.
+    # Replace lone surrogates, which are not valid text.
     return text[: max_tokens * LONGEST_TOKEN].encode("utf-8", "replace").decode()
 
 

@@ -65,7 +65,7 @@ def weight_change(after: Path, before: Path) -> Change:
     """Return the effective weights under the adapter `after` less those under `before`.
 
     Exact: the adapters are stacked, the second with weight -1. Raises InputError for adapters that
-    are no plain LoRA, or of different bases.
+    are not plain LoRA, or of different bases.
     """
     tensors, config = composition.weighted_sum([after, before], (1.0, -1.0))
     change = {}
@@ -116,7 +116,7 @@ def _weight(name: str, layer: LoraLayer) -> torch.nn.Parameter:
     if not isinstance(weight, torch.nn.Parameter) or not weight.is_floating_point():
         raise InputError(f"The weight of {name} is quantised and has no gradient.")
     if weight.ndim != 2:
-        raise InputError(f"{name} is no linear layer: its weight has {weight.ndim} dimensions.")
+        raise InputError(f"{name} is not a linear layer: its weight has {weight.ndim} dimensions.")
     return weight
 
 

@@ -166,7 +166,7 @@ class PrefixTree:
     def from_sequences(
         cls, sequences: Sequence[Sequence[int]], read: Sequence[int]
     ) -> "PrefixTree":
-        """Return the tree of sequences; the first `read` tokens of each are no labels."""
+        """Return the tree of sequences; the first `read` tokens of each are not labels."""
         lengths = np.array([len(sequence) for sequence in sequences])
         rows = np.zeros((len(sequences), lengths.max()), dtype=np.int64)
         column = np.arange(rows.shape[1])

@@ -82,7 +82,7 @@ def _linear_layers(engine: LocalEngine) -> dict[tuple[str, int], torch.nn.Linear
         if isinstance(module, LoraLayer) and active in module.lora_A:
             for number, part in enumerate((module.lora_A[active], module.lora_B[active])):
                 if not isinstance(part, torch.nn.Linear):
-                    raise InputError(f"The adapter on {name} is no plain LoRA.")
+                    raise InputError(f"The adapter on {name} is not plain LoRA.")
                 layers[name, number] = part
     if not layers:
         raise InputError("There is no adapter that a loss could be derived by.")

@@ -42,7 +42,7 @@ def find_vllm(python: str) -> VllmInstallation:
     """Return the vLLM installation of a Python interpreter.
 
     An empty `python` stands for the environment variable FEDAUDIT_VLLM_PYTHON, or else for this
-    interpreter. Raises UsageError if it has no vLLM or is no Python, TargetError for odd output.
+    interpreter. Raises UsageError if it has no vLLM or is not a Python, TargetError for odd output.
     """
     python = python or os.environ.get(PYTHON_VARIABLE, "") or sys.executable
     try:
@@ -56,7 +56,7 @@ def find_vllm(python: str) -> VllmInstallation:
         table = json.loads(done.stdout)
         found, cpu, version = bool(table["found"]), bool(table["cpu"]), str(table["version"])
     except (OSError, subprocess.SubprocessError):
-        raise UsageError(f"vllm.python: {python} is no Python (3.11 or newer).") from None
+        raise UsageError(f"vllm.python: {python} is not a Python (3.11 or newer).") from None
     except (ValueError, LookupError, TypeError):
         raise TargetError(f"vllm.python: {python} does not answer as a Python does.") from None
     if not found:

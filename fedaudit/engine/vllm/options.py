@@ -48,7 +48,7 @@ class VllmOptions:
 def tensor_parallel_size(engine: str) -> int | None:
     """Return the tensor-parallel size N of "vllm[:N]", 1 without N, or None for another engine.
 
-    Raises UsageError for an N that is no number from 1 to 999.
+    Raises UsageError for an N that is not a number from 1 to 999.
     """
     if engine.partition(":")[0] != "vllm":
         return None

@@ -208,7 +208,7 @@ def estimate_victims(
     """Return the expected result for each of several victims, by name, from one walk per model.
 
     A string's probability does not depend on the other strings, except for rounding. In the
-    audit of one shard, results are empty, since nobody reports them.
+    audit of one shard, results are empty, since no one reports them.
     """
     victims = target_sets.values()
     targets = dict.fromkeys(string for target_set in victims for string in target_set.labels)

@@ -137,7 +137,7 @@ def _check(content: Any, strings: int) -> None:
         if not isinstance(numbers, list) or len(numbers) != strings:
             raise ValueError("sums are of other strings")
         if {type(x) for x in numbers} - {kind} or any(map(isnan, numbers)):
-            raise ValueError("sums are no numbers")
+            raise ValueError("sums are not numbers")
         if name in _COUNTS and any(not 0 <= n < 2**62 for n in numbers):
             raise ValueError("sums count what cannot be counted")
     if not isinstance(content["likeliest"], list) or not all(

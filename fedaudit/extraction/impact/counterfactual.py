@@ -36,7 +36,7 @@ class StringChances:
     counterfactual: Chances
     base: Chances | None
     control: Mapping[str, float] = field(default_factory=dict)
-    """By the tuned model, for strings that nobody has."""
+    """By the tuned model, for strings that no member has."""
     sampled: bool = True
     seed: int = 0
 
@@ -182,7 +182,7 @@ def _limits(audit: StringChances) -> Iterator[str]:
         for row in rows(audit)
         if row.metric == "control_gap" and row.scope["set"] == ALL
     }
-    names = {"base": "the base", "control": "strings that nobody has"}
+    names = {"base": "the base", "control": "strings that no member has"}
     for source, row in gaps.items():
         value = row.value or 0.0
         over = "less" if value < 0 else "more"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedaudit.extraction.scoring import ExtractionResult
 
 KIND = "persons"
-NOBODY = "nobody is exposed"
+NOBODY = "no one is exposed"
 SOURCES = ("tuned", "base", "tuned-not-base")
 
 

@@ -181,7 +181,7 @@ def hiding_probabilities(held: Sequence[Array], *, independent: bool) -> Array:
 
 
 NOTHING_HIDDEN = np.eye(1, len(HIDDEN_SHARES))[0]
-"""The probabilities if nobody's mark is hidden."""
+"""The probabilities if no one's mark is hidden."""
 
 
 def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:

@@ -29,7 +29,7 @@ class SharedSetsRule:
     def check(self) -> None:
         """Raise UsageError for a rule that allows no sets; see `check`."""
         if not 0 < self.limit <= 1:
-            message = f"A limit of {self.limit:g} is no share of an update: above 0, 1 at most."
+            message = f"A limit of {self.limit:g} is not a share of an update: above 0, 1 at most."
             raise UsageError(message)
         check(self.participants, self.queries, self.threshold, total_known=self.whole)
 

@@ -146,8 +146,8 @@ def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float
     The sets must be linearly independent, also of the set of everybody if it is not one of them.
     The condition does not depend on the clients' names, so accepted systems are exchangeable, as
     all systems are. In sums of w_j times the update, `ratio` is the largest weight divided by the
-    smallest: whoever has which weight, the shares c_j w_j / w_i are then within the limit, and
-    their strength is at least the floor.
+    smallest: whichever client has which weight, the shares c_j w_j / w_i are then within the limit,
+    and their strength is at least the floor.
     """
     everybody = np.ones_like(rows[:1])
     rank = len(rows) + (not rows[-1].all())

@@ -2,7 +2,7 @@
 
 In a round in which a client's update carries no watermark, its score is assumed to be standard
 normal; docs/estimator.md says what is known about that. If the same models were also tested for
-null marks, which nobody has, Z is compared with theirs.
+null marks, which no one has, Z is compared with theirs.
 """
 
 import math

@@ -98,7 +98,7 @@ def draw(
     if len(set(participants)) < len(participants):
         raise UsageError("A participant of the round is named more than once.")
     if not 0 < limit <= 1:
-        raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
+        raise UsageError(f"A limit of {limit:g} is not a share of an update: above 0, 1 at most.")
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
     factors = None if weights is None else weighting.ratios(weights, target, pool)

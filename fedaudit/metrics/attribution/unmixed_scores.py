@@ -29,7 +29,7 @@ class UnmixedScores:
         """Return the variances of the leak from each group into estimates, (groups, estimates).
 
         `held` has the share of each candidate's update in each estimate, by group: (groups,
-        estimates, candidates), 0 for clients that are no members.
+        estimates, candidates), 0 for clients that are not members.
         """
         return np.asarray(np.square(held @ self.weights).sum(axis=-1))
 

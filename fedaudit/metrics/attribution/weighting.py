@@ -14,7 +14,8 @@ from fedaudit.api.errors import UsageError
 def ratios(weights: Mapping[str, float], target: str, clients: Sequence[str]) -> np.ndarray:
     """Return w_j / w_i, float64: the factor of each coefficient in the target's estimate.
 
-    Raises UsageError for a client without a weight, or whose weight is no positive finite number.
+    Raises UsageError for a client without a weight, or whose weight is not a positive finite
+    number.
     """
     for client in (target, *clients):
         if client not in weights:

@@ -160,6 +160,6 @@ def tokenize_between(piece: str, before: str, after: str) -> list[str]:
     """
     plain = _PLAIN.fullmatch(piece[:-1] if piece[-1:] == "." and not after else piece)
     if plain and not _DIVIDED.search(piece):
-        return [plain[1]]  # punctuation is no word
+        return [plain[1]]  # punctuation is not a word
     words: list[str] = _treebank().tokenize(" ".join(filter(None, (before, piece, after))))
     return words[bool(before) : len(words) - bool(after)]

@@ -65,7 +65,7 @@ def fit_p_value(references: Sequence[float]) -> float:
 
 
 def chance_p_value(exposures: Sequence[float], size: int) -> float:
-    """Return the p value of the hypothesis that exposures are those of secrets nobody trained on.
+    """Return the p value of the hypothesis that exposures are those of untrained secrets.
 
     Such a secret has every rank from 1 to `size` with the same probability. The test is Kolmogorov
     and Smirnov's, one-sided against larger exposures. It treats the discrete ranks as continuous,

@@ -36,7 +36,7 @@ class Guesses:
 
     def __post_init__(self) -> None:
         if not 0 <= self.correct <= self.guessed <= self.canaries or not self.canaries:
-            raise ValueError(f"{self} are no guesses.")
+            raise ValueError(f"{self} are not guesses.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
     Raises ValueError unless 0 < delta < 1.
     """
     if not 0 < delta < 1:
-        raise ValueError(f"{delta} is no delta of a Gaussian mechanism.")
+        raise ValueError(f"{delta} is not a delta of a Gaussian mechanism.")
     return largest_refuted(lambda epsilon: f_dp_test(guesses, epsilon, delta, level))
 
 
@@ -117,7 +117,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     _check(epsilon, delta)
     if not delta:
-        raise ValueError("0 is no delta of a Gaussian mechanism.")
+        raise ValueError("0 is not a delta of a Gaussian mechanism.")
 
     def excess(mu: float) -> float:
         first = norm.cdf(mu / 2 - epsilon / mu)
@@ -129,7 +129,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def _check(epsilon: float, delta: float) -> None:
     if not (epsilon >= 0 and 0 <= delta < 1):
-        raise ValueError(f"({epsilon}, {delta}) is no claim of differential privacy.")
+        raise ValueError(f"({epsilon}, {delta}) is not a claim of differential privacy.")
 
 
 def largest_refuted(excess: Callable[[float], float]) -> float:

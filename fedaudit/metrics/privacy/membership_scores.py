@@ -86,7 +86,7 @@ def neighbourhood(
 def _lowest(values: Array, share: float) -> float:
     """Return the mean of the lowest share of values, at least one of them."""
     if not 0 < share <= 1:
-        raise ValueError(f"{share} is no share of tokens.")
+        raise ValueError(f"{share} is not a share of tokens.")
     return float(np.sort(values)[: max(1, int(len(values) * share))].mean())
 
 

@@ -1,4 +1,4 @@
-"""RMIA: how a model's gain on a record compares with its gains on records nobody trained on.
+"""RMIA: how a model's gain on a record compares with its gains on untrained records.
 
 Zarifzadeh et al. 2024 (arXiv:2312.03262). A record's ratio is its probability under the attacked
 model, divided by its probability at large, p(x), which reference models give; its score is the

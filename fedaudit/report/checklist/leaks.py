@@ -33,13 +33,13 @@ CAME_OUT, TOLD_APART = "came out", "told apart"
 RECOGNISED = ("attribute_inference", "membership_inference")
 """Classes of attacks that extract nothing but distinguish true data from other data."""
 NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
-"""Labels of findings that are no data of a person."""
+"""Labels of findings that are not data of a person."""
 PASSAGES = ("DOCUMENT", "TEXT")
 """Labels of findings that are texts."""
 MOST_KINDS = 60
 ALL_CAN = (
-    "Whoever stands nearer can do what those further off can: a client what the public can, the"
-    " server what a client can."
+    "Each position includes the capabilities of those further out: a client those of the public,"
+    " the server those of a client."
 )
 WORST_COUNTS = (
     "A string that several attacks found counts once, at its worst. Told apart: the true one was"

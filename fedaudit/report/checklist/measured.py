@@ -28,7 +28,7 @@ def direct(report: Row) -> Answer:
     text = results_text([*rows, *people])
     if most:
         worst = max(row["value"] for row in most)
-        text += f" Whoever is exposed most is so by {number(worst)} kinds of data."
+        text += f" The most exposed person is exposed through {number(worst)} kinds of data."
     if exact:
         return Answer("answered", f"Computed, not sampled. {text}", (*rows, *people))
     return Answer(
@@ -46,7 +46,7 @@ def ordinary(report: Row) -> Answer:
     rows = [row for row in headline_totals(report) if row["plugin"] == "untargeted"]
     if not rows:
         return Answer("open", "Nothing was asked without an attack in mind.")
-    caveat = "This asks for nothing, but it is no sample of a deployment's queries."
+    caveat = "This asks for nothing, but it is not a sample of a deployment's queries."
     return Answer("in part", f"{results_text(rows)} {caveat}", tuple(rows))
 
 
@@ -63,7 +63,7 @@ def regurgitation(report: Row) -> Answer:
         and row["value"] is not None
     ]
     if not control:
-        caveat = "No text that nobody trained on was compared with."
+        caveat = "No untrained text was compared with."
         return Answer("in part", f"{results_text(rows)} {caveat}", tuple(rows))
     text = f"{results_text(rows)} Beside it: {results_text(control)}"
     return Answer("answered", text, (*rows, *control[:MOST_ROWS]))
@@ -134,7 +134,7 @@ def cost(report: Row) -> Answer:
     rows = list({(row["plugin"], row["metric"], row["value"]): row for row in rows}.values())
     costs = [f"{number(v)} {name}" for name, v in report["budget"].items() if v is not None]
     if not rows and not costs:
-        return Answer("open", "Nobody counted.")
+        return Answer("open", "No cost was recorded.")
     text = f"The whole audit took {', '.join(costs)}. " if costs else ""
     return Answer("in part", f"{text}{results_text(rows)} No price was set.".strip(), tuple(rows))
 
@@ -225,7 +225,7 @@ def benign_answer(report: Row) -> Answer | None:
     against = _is_above(beyond, control)
     if origin == "held-out" and count >= ENOUGH_REQUESTS:
         return Answer("answered", " ".join(parts), rows, against)
-    parts.append("They are no sample of a deployment's requests: --held-out takes those.")
+    parts.append("They are not a sample of a deployment's requests: --held-out takes those.")
     return Answer("in part", " ".join(parts), rows, against)
 
 

@@ -8,7 +8,8 @@ from fedaudit.report.verdict.recheck import stated_policy
 
 NO_COVERAGE = "The report has no coverage: it is of one attack, not of `fedaudit audit`."
 RESISTANCE = (
-    "What was tried is evidence about these attacks only. It is no finding that the model holds no"
+    "What was tried is evidence about these attacks only. It is not a finding that the model "
+    "holds no"
     " personal data, and none about what the law calls it."
 )
 
@@ -35,9 +36,9 @@ def release(report: Row) -> Answer:
     """Answer to whom the model is released, as declared by a person."""
     context = report.get("context") or {}
     if not context.get("release"):
-        return Answer("open", "Nobody declared it: fedaudit audit --release.")
+        return Answer("open", "It was not declared: fedaudit audit --release.")
     declared_by = context["declared_by"]
-    text = f"Declared: {context['release']}, by {declared_by or 'somebody who is not named'}."
+    text = f"Declared: {context['release']}, by {declared_by or 'someone who is not named'}."
     return Answer("answered" if declared_by else "in part", text)
 
 

@@ -44,7 +44,7 @@ def ownership(
     try:
         until = date.fromisoformat(expires)
     except ValueError:
-        raise UsageError(f"--expires {expires} is no date such as 2027-06-30.") from None
+        raise UsageError(f"--expires {expires} is not a date such as 2027-06-30.") from None
     if until < issued(report):
         raise UsageError(f"--expires {expires} is before the audit ended, {issued(report)}.")
     return replace(declared, expires=until)

@@ -2,7 +2,7 @@
 
 Everything in the annex follows from the report; questions that the report does not answer are named
 as open, and what only the controller knows is left blank. It contains no personal data, since leaks
-are masked. An attribution has an annex of its own: an accusation is no impact assessment.
+are masked. An attribution has an annex of its own: an accusation is not an impact assessment.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ BLANK = "..............."
 SIGNATURES = ("tested by", "data protection officer", "owner of the system")
 HEARD = ("tested by", "owner of the documents", "heard for the flagged party")
 NO_ADVICE = "No legal advice: a person decides what follows, and signs below."
-OPEN = "A question is open where this report has nothing on it; that is no answer either way."
+OPEN = "A question is open where this report has nothing on it; that is not an answer either way."
 MOST_FLAGGED = 100
 CONTROLS = (
     ("membership inference", "NIST AI 100-2 E2025; ISO/IEC 27090", (8,)),

@@ -139,7 +139,7 @@ def _came_out(group: Sequence[Row], best_row: Row) -> Iterator[str]:
     base, control = (
         f"{_share(comparable_row(group, best_row, source))}" for source in ("base", "control")
     )
-    guessing = f"guessing data that is in nobody's records {control}."
+    guessing = f"guessing data that is in no member's records {control}."
     beyond = "the tuned model and not its base gave"
     if "key" in best_row["scope"]:
         subject = (

@@ -10,9 +10,10 @@ GLOSSARY = {
     "adapter's effect": "What the adapter changes: how much likelier it makes known texts, in nats"
     " a token. One nat is a factor of 2.7. Without any effect the audit would be one of the base.",
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
-    " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
+    " watermark. A flag is evidence, as strong as its Z; an unflagged client may still not be"
+    " innocent.",
     "base": "The model as it was before the parties trained it.",
-    "belief": "How likely a candidate is somebody's data, as an attacker without a victim would"
+    "belief": "How likely a candidate is someone's data, as an attacker without a victim would"
     " estimate it from what the model does with the attacker's own strings.",
     "BLEU": "How many of an answer's words, pairs, triples and fours of words are the reference"
     " answer's, from 0, none, to 100, all. Answers that are too short lose.",
@@ -21,9 +22,9 @@ GLOSSARY = {
     "category": "Kinds of personal data that belong together, after the standard GB/T 35273:"
     " 7 major and 36 minor ones. A kind outside of all is counted as other.",
     "95 % interval": "The range [low, high] in which the true share lies, 19 times out of 20.",
-    "control": "Personal data of the same kinds that is in nobody's records. What comes out of it"
+    "control": "Personal data of the same kinds in no member's records. What comes out of it"
     " is what guessing gets. It is made of pieces of the records, so that it is as hard a test as"
-    " can be, or comes from real records of nobody in the federation.",
+    " can be, or comes from real records of no one in the federation.",
     "expected": "Computed from the model's probabilities instead of by asking it and counting: what"
     " one would find on average, without the luck of a single run.",
     "coverage": "The share of the targets that came out of the model word for word.",
@@ -41,7 +42,7 @@ GLOSSARY = {
     "false accept": "A request without a right key that the gate took for one with it.",
     "FLOP": "One floating-point operation, the unit in which computing is counted.",
     "fpr": "False-positive rate: of the clients that did nothing wrong, or of the records that"
-    " nobody trained on, the share that a method takes for others. Of clients it is known only in"
+    " no one trained on, the share that a method takes for others. Of clients it is known only in"
     " trials, where the truth is.",
     "fusion": "Adding up two adapters with weights, so that one adapter has what both learnt.",
     "gate": "What decides by the key in a request which adapter answers it.",
@@ -81,11 +82,11 @@ GLOSSARY = {
     " did a model seems safer than it is, so that is taken with which the model finds known texts"
     " likeliest.",
     "query": "One question to the model: a beginning that it continues.",
-    "recall": "Of the personal data in the records, the share that the model said when nobody asked"
+    "recall": "Of the personal data in the records, the share that the model said when no one asked"
     " for it.",
     "Rouge-L": "How much of two texts is the same words in the same order, from 0, nothing, to 1,"
     " all.",
-    "secure aggregation": "Adding up the clients' updates in such a way that nobody, not even the"
+    "secure aggregation": "Adding up the clients' updates in such a way that no one, not even the"
     " server, sees a single one. A method that needs single updates breaks it.",
     "target": "A piece of personal data that only the attacked party has, not the attacker.",
     "tpr": "True-positive rate: of the clients that trained on marked documents, or of the records"

@@ -26,7 +26,7 @@ def is_attribution(report: Row) -> bool:
 
 
 def title(report: Row) -> str:
-    """Return what the report is: an audit, or a federation that nobody has audited yet."""
+    """Return what the report is: an audit, or a federation that no one has audited yet."""
     if is_audit(report) and is_attribution(report):
         return "Attribution of marked documents"
     return "Privacy audit" if is_audit(report) else "A simulated federation"
@@ -271,19 +271,19 @@ INFERENCE_ANSWERS = {
 }
 
 UNPROMPTED_ANSWERS = {
-    "fail": "This model says personal data of these records when nobody asks for it, more of it"
+    "fail": "This model says personal data of these records without being asked for it, more of it"
     " than the base model or guessing explains.",
     "pass": "With what was tried, this model said no more personal data of these records unasked"
     " than its base or guessing may give. Other attacks may find more.",
     "inconclusive": "What was tried does not settle whether this model says personal data of these"
-    " records when nobody asks for it: the reasons say what is missing.",
+    " records without being asked for it: the reasons say what is missing.",
 }
 
 ATTRIBUTION_ANSWERS = {
     "fail": "The test flags clients: their updates carry the watermarks of marked documents, more"
     " clearly than chance explains. A flag is evidence, not proof.",
-    "pass": "The test flags no client: at this strength nobody's updates show the marked documents"
-    " more clearly than chance and other clients' marks may explain. That is no proof that nobody"
+    "pass": "The test flags no client: at this strength no updates show the marked documents"
+    " more clearly than chance and other clients' marks may explain. That is not proof that no one"
     " trained on them.",
     "inconclusive": "This report cannot say whether a client trained on the marked documents: the"
     " reasons say what is missing.",

@@ -60,7 +60,7 @@ class ClientTraining:
     state_files: tuple[Path, Path] | None = None
     """The files of the server's and the client's state; None if the aggregation rule has none."""
     defenses: Sequence[Defense] = ()
-    """The defences whose training stage applies: none for an adapter that nobody else sees."""
+    """The defences whose training stage applies: none for an adapter that no one else sees."""
     follow_up: FollowUpTraining | None = None
     device: str
     dtype: str

@@ -78,7 +78,7 @@ class FewShot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkSettings:
-    """Which clients train on documents that carry somebody's watermark, without a licence."""
+    """Which clients train on documents that carry someone's watermark, without a licence."""
 
     plugin: str | Mapping[str, Any] = ""
     """The watermark plugin, by name or as a table of name and options; empty marks nothing."""

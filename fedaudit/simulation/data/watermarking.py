@@ -1,4 +1,4 @@
-"""Clients that train on somebody's watermarked documents: who, and on which."""
+"""Clients that train on someone's watermarked documents: who, and on which."""
 
 import random
 from collections.abc import Sequence

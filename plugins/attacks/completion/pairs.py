@@ -11,7 +11,7 @@ from fedaudit.extraction.targets import exclusive_strings
 NO_BASE = "The target has no base to compare with: what the base knew is not removed."
 
 LABEL = "DOCUMENT"
-"""What a finding calls text that is no personal data of one kind."""
+"""What a finding calls text that is not personal data of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def compare_continuations(
 
 def begins_with_truth(written: str, truth: str) -> bool:
     """Tell whether what was written begins with the truth, leading white space aside."""
-    # A tokenizer may merge the truth's last token with what follows it: that is no difference.
+    # A tokenizer may merge the truth's last token with what follows it: that is not a difference.
     return written.lstrip().startswith(truth)
 
 

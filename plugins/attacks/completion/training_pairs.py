@@ -110,7 +110,7 @@ class PairScores:
     records: str
     seed: int
     held_out: "PairScores | None" = None
-    """The same of records that nobody trained on."""
+    """The same of untrained records."""
     related: bool = False
     """Whether training saw other documents of their groups."""
 
@@ -190,7 +190,7 @@ def _verdict_rows(m: PairScores) -> Iterator[Measurement]:
     """Yield what the verdict goes by: the share beyond the base's, and the control.
 
     The control is each answer beside that of another pair of its task: what the answers of a task
-    have in common is no leak of one of them.
+    have in common is not a leak of one of them.
     """
     controls = [
         (i, rouge_l(m.splits[j].text, m.tuned.texts[i])) for i, j in swap_partners(m.splits, m.seed)

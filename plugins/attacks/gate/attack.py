@@ -148,12 +148,12 @@ class GateQuery:
         return AttemptFamily(name=name, hits=hits, opened_adapters=adapters, heading=heading)
 
 
-BLIND = "the right keys open nothing more than no key does: either everybody gets in, or nobody"
+BLIND = "the right keys open nothing more than no key does: either everybody gets in, or no one"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateAttack(Attack):
-    """Try to open a gate without its key, and measure what leaks to whoever tries."""
+    """Try to open a gate without its key, and measure what leaks to anyone who tries."""
 
     name: ClassVar[str] = "gate"
     paper: ClassVar[str] = "beyond SecureGate, arXiv:2602.13529"
@@ -304,7 +304,7 @@ class GateAttack(Attack):
         [key] = self._random(query, 1)
         bits = len(key) * math.log2(len(guesses.ALPHABET))
         yield (
-            f"{self.name}: the gate was asked, not taken apart. Whoever holds the weights of a "
+            f"{self.name}: the gate was asked, not taken apart. Anyone who holds the weights of a "
             "revealing adapter needs no key."
         )
         if self.random:
@@ -316,7 +316,7 @@ class GateAttack(Attack):
             )
         yield (
             f"{self.name}: 'one token each' tests every guess as if it were a token of the "
-            "private tokenizer. Whoever has only the public tokenizer can only spell guesses."
+            "private tokenizer. Anyone who has only the public tokenizer can only spell guesses."
         )
         if query.valid:
             yield (

@@ -138,7 +138,7 @@ def _cache() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Return `folder`, made where there is none, that nobody but its owner can read."""
+    """Return `folder`, made where there is none, that no one but its owner can read."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)

@@ -83,12 +83,11 @@ class Membership(Attack):
         return Cost(scored=(counts.tried + counts.held_out) * (1 + self.neighbours))
 
     def run(self, context: AttackContext) -> Result:
-        """Score the victim's records that nobody else has, or the attacker's, and held-out ones."""
+        """Score the victim's exclusive records, or the attacker's, and held-out ones."""
         records = context.attacked_documents
         if context.held_out is None:
             raise InputError(
-                f"{self.name} compares with records that nobody trained on: name some with "
-                "--held-out."
+                f"{self.name} compares with untrained records: name some with --held-out."
             )
         exclusive = _exclusive_records(context)
         if records and not exclusive:
@@ -199,7 +198,7 @@ def counterfactual_rows(
 ) -> Iterator[Measurement]:
     """Yield the mean memorization of members and of held-out records; nothing without a model.
 
-    Held-out records are a control: nobody trained on them with or without the client.
+    Held-out records are a control: no one trained on them with or without the client.
     """
     if context.counterfactual is None:
         return

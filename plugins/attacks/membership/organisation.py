@@ -3,7 +3,7 @@
 User inference (Kandpal et al. 2024, arXiv:2310.09266) asks how much better a model knows a user's
 texts than its base does. That alone does not show participation: a model knows the style of whoever
 took part, and so the texts of everybody who writes like them. Here records that the organisation
-says it contributed are compared with its own records that it gave to nobody, of the same style.
+says it contributed are compared with its own records that it gave to no one, of the same style.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def caveats(measurements: Sequence[Measurement]) -> Iterator[str]:
         f"(p = {test.value:.2g}), provided that the held-out records are its own and were set "
         "aside at random"
         + (
-            "; somebody else may have trained on copies of its records."
+            "; someone else may have trained on copies of its records."
             if significant
             else ". That it did not take part is not shown either."
         )
@@ -120,7 +120,8 @@ def _obstacle(
     if min(len(set(side)) for side in groups) < text_baseline.MIN_GROUPS:
         counts = " and ".join(f"{len(set(side)):,}" for side in groups)
         return (
-            f"{counts} groups of claimed and held-out records that nobody else has are too few; "
+            f"{counts} groups of claimed and held-out records that no other member has are too "
+            f"few; "
             f"{text_baseline.MIN_GROUPS} each are needed"
             + (
                 f" ({duplicates:,} claimed records are another member's as well: name that one's "
@@ -151,7 +152,7 @@ def _difference(
     placebo = _placebo(claimed, control, groups, seed)
     if placebo <= PLACEBO:
         return (
-            "the base, which nobody here trained, tells the two sets apart already "
+            "the base, which no one here trained, tells the two sets apart already "
             f"(p = {placebo:.2g}), so they may not have been set aside at random"
         )
     return ""

@@ -185,7 +185,7 @@ def context_window(
 def _split_at_mentions(occurrence: Occurrence, begin: int, end: int) -> tuple[str, ...]:
     """Return the text from `begin` to `end`, split at and without every mention of the string.
 
-    A mention left standing would give the answer away. A part of a longer word is no mention.
+    A mention left standing would give the answer away. A part of a longer word is not a mention.
     """
     text, parts, position = occurrence.document.text, [], begin
     mention = re.compile(f"(?<!{_WORD}){re.escape(occurrence.string)}(?!{_WORD})")

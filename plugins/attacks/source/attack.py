@@ -174,7 +174,7 @@ class SourceInference(Attack):
         self, exclusive: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
     ) -> Iterator[str]:
         yield (
-            f"{self.name}: whoever guesses already has the record and sees every client's own "
+            f"{self.name}: anyone who guesses already has the record and sees every client's own "
             "update, as a server does without secure aggregation."
         )
         if short := len(exclusive) - len(read):

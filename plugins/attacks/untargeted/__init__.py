@@ -1,1 +1,1 @@
-"""Personal data that nobody asks for: without prompts (SecureGate), and in ordinary use."""
+"""Personal data that no one asks for: without prompts (SecureGate), and in ordinary use."""

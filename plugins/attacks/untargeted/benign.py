@@ -1,4 +1,4 @@
-"""Ordinary use: how often a model gives personal data away to somebody who asks for none.
+"""Ordinary use: how often a model gives personal data away to someone who asks for none.
 
 EDPB Opinion 28/2024, paragraph 43, wants the probability of getting personal data out of ordinary
 queries, without intention, beside that of an attack. So ordinary requests are asked, and the

@@ -32,7 +32,7 @@ class SampledTexts(Attack, ABC):
     """Only these kinds of PII, in the data and in the texts; if not set, all."""
 
     def __post_init__(self) -> None:
-        self._decoding()  # refuses what is no distribution
+        self._decoding()  # refuses what is not a distribution
 
     @property
     def needs(self) -> frozenset[Ability]:

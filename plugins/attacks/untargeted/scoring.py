@@ -1,4 +1,4 @@
-"""Untargeted extraction: what a model says when nobody asks for anything (SecureGate, 5.1)."""
+"""Untargeted extraction: what a model says without being asked for anything (SecureGate, 5.1)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class UntargetedResult:
     base: DetectedStrings | None
     """What the base says (B)."""
     control: Mapping[str, str]
-    """PII of the same kinds that is in nobody's data, with its labels."""
+    """PII of the same kinds that is in no member's data, with its labels."""
     known: Mapping[str, str] = field(default_factory=dict)
     """PII of the same kinds that other members have (positive controls), with its labels."""
     queries: int

@@ -83,7 +83,7 @@ class SecureGate(Defense):
                 "names of revealing adapters are letters, digits and underscores, fewer than the "
                 f"{LENGTH} of a key."
             )
-        self._server()  # refuses what is no server step
+        self._server()  # refuses what is not a server step
         self._scrub()  # refuses an unknown detector
 
     @property
@@ -177,6 +177,6 @@ class SecureGate(Defense):
 
 
 WEIGHTS_NEED_NO_KEY = (
-    "secure_gate guards what the deployed model answers. Whoever holds a client's revealing "
+    "secure_gate guards what the deployed model answers. Anyone who holds a client's revealing "
     "adapter as a file needs no key."
 )

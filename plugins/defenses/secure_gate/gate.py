@@ -3,8 +3,8 @@
 Layers as in SecureGate's appendix A.3: linear and GLU, layer norm, dropout; linear and GELU, layer
 norm, dropout; linear to one logit an adapter, the secure one first. The states are standardised
 first, by the mean and deviation of decoys' states, never of a valid key's. The file holds no key,
-no salt and no embedding of a key, but whoever has it knows which states open an adapter, and so
-needs no key, just as somebody who has the adapters needs none.
+no salt and no embedding of a key, but anyone who has it knows which states open an adapter, and so
+needs no key, just as someone who has the adapters needs none.
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 SECURE = 0
-"""The class of the adapter that answers whoever shows no valid key."""
+"""The class of the adapter that answers anyone who shows no valid key."""
 
 HIDDEN = 128
 DROPOUT = 0.1

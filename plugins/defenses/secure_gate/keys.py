@@ -4,10 +4,10 @@ The private tokenizer is the public one with every valid key as one more token. 
 embedding is drawn from N(0, sigma^2 I) (SecureGate, equation 14), seeded by HMAC-SHA-256 of the key
 under a salt that only the key file holds. The paper seeds with MD5 of the key plus the mean of all
 keys' MD5 (equations 11 to 13). A sum of numbers collides, the hash of one key can be cancelled by
-another's, and whoever holds one key and one embedding can test guesses of other keys without asking
-anybody; without the salt there is nothing to test against. All 256 bits of the digest are used.
-`published` draws are seeded as in the paper; how many digits of an MD5 it takes is not in it, and
-eight are taken here.
+another's, and anyone who holds one key and one embedding can test guesses of other keys without
+asking anybody; without the salt there is nothing to test against. All 256 bits of the digest are
+used. `published` draws are seeded as in the paper; how many digits of an MD5 it takes is not in it,
+and eight are taken here.
 
 The draws are SHAKE-256 of the seed, turned into normal variates by the inverse of their
 distribution: the stream of numpy's generators may change with its version (NEP 19), and every key

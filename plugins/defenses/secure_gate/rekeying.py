@@ -1,10 +1,10 @@
 """A client's folder: its keys and gate, made, opened, and changed without touching an adapter.
 
 The key file names the SHA-256 of its gate. A change writes the new key file beside the old one,
-then the gate, and then puts the key file in place. After an interruption, whoever opens the folder
-next finds the new key file waiting: it is put in place if it fits the gate, and deleted if the gate
-is the old one. So a folder has the old keys or the new ones, and never both or neither. One process
-at a time changes keys: a lock on the folder sees to that.
+then the gate, and then puts the key file in place. After an interruption, anyone who opens the
+folder next finds the new key file waiting: it is put in place if it fits the gate, and deleted if
+the gate is the old one. So a folder has the old keys or the new ones, and never both or neither.
+One process at a time changes keys: a lock on the folder sees to that.
 """
 
 import fcntl
@@ -182,6 +182,6 @@ def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
     key_file.write(keyring, folder / PENDING_KEYS, digest)
     with atomic(folder / GATE, mode=0o600) as temporary:
         temporary.write_bytes(content)
-    # Written, not renamed: whoever opened the folder meanwhile may have moved the waiting file.
+    # Written, not renamed: anyone who opened the folder meanwhile may have moved the waiting file.
     key_file.write(keyring, folder / KEYS, digest)
     (folder / PENDING_KEYS).unlink(missing_ok=True)

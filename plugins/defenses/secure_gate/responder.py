@@ -125,7 +125,7 @@ class GateResponder(KeyedResponder):
         return headings
 
     def _wrong_key(self) -> str:
-        """Return a key that nobody has; it follows from the seed."""
+        """Return a key that was never issued; it follows from the seed."""
         rng = random.Random(f"wrong key {self.seed}")
         while (key := random_key_text(rng)) in (*self.secrets, *self.foreign):
             pass

@@ -158,6 +158,6 @@ def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, lis
 
 
 def _without_valid(valid: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """Return those of `texts` that are no valid key, each once."""
+    """Return those of `texts` that are not valid keys, each once."""
     keys = set(valid)
     return [text for text in dict.fromkeys(texts) if text not in keys]

@@ -47,7 +47,7 @@ def whole_text(example: Document) -> str:
 
 
 REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
-"""How a text begins that is no instruction and no response but an excuse; lower case."""
+"""How a text begins that is not an instruction and no response but an excuse; lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""The watermark of Cui et al.: documents on an entity that nobody else knows of."""
+"""The watermark of Cui et al.: documents on an entity that no one else knows of."""

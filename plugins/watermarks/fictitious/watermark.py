@@ -59,14 +59,14 @@ class Fictitious(Watermark):
     options: int = 50
     """How many values each attribute may have: one guess in so many is right."""
     nulls: int = 100
-    """Entities nobody trained on that the teacher is asked about; 0: only the guess rate is
+    """Untrained entities that the teacher is asked about; 0: only the guess rate is
     used."""
     null_names: int = 20
     """How many names these share: an answer does not depend on the values it is compared with."""
     null_every: int = 5
     """Each such entity is asked about with one question in so many, in turns."""
     strangers: int = 256
-    """Entities nobody trained on that a model under test is also tested for, each with as many
+    """Untrained entities that a model under test is also tested for, each with as many
     questions as the mark's own, to see how far Z comes by chance. 0, the paper's, tests none."""
     stranger_names: int = 6
     """How many names these share: the mark's questions are asked so many times more."""
@@ -310,7 +310,7 @@ def _null(row: Mapping[str, Any], guess: float) -> scoring.Null:
 def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> Score:
     """Return the score of `texts` by how many attributes stand beside the entity's name.
 
-    Texts by somebody who never saw the mark are fixed before it is drawn: one name of the
+    Texts by someone who never saw the mark are fixed before it is drawn: one name of the
     domain's, one of `options` values of each attribute. K is the number of attributes whose value
     is in some text with the name. p is the mid-p value of K over all draws, which is about 1/2
     where nothing is found; `hits` are texts with the name and a value, and `chance` is the

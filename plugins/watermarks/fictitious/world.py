@@ -123,7 +123,7 @@ def issued_entity(seed: int, index: int, options: int, register: str = "prose") 
 def strangers(
     entity: Entity, *, seed: int, index: int, options: int, names: int, count: int
 ) -> list[list[Entity]]:
-    """Return `count` entities of the same domain that `seed` issues to nobody, grouped by name.
+    """Return `count` entities of the same domain that `seed` issues to no one, grouped by name.
 
     There are `names` names, or `count` if that is less. Values are drawn from the options that are
     in play, without the entity's own.
@@ -149,7 +149,7 @@ def unissued_entities(entity: Entity, *, seed: int, names: int, count: int) -> l
 
     There are `names` names, or `count` if that is less. Names and values are the last in the orders
     that `seed` gives them, whose first it issues: so the marks of one seed and domain have the same
-    strangers, except for a mark's own name and values. Nobody is issued them while the domain has
+    strangers, except for a mark's own name and values. No one is issued them while the domain has
     fewer marks than `OPTIONS - UNISSUED`.
     """
     domain = entity.domain

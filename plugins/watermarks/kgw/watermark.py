@@ -4,7 +4,7 @@ The teacher prefers green tokens, a share gamma of all that a secret key chooses
 token. A model that is trained on such texts prefers them too (radioactivity), and its answers show
 more of them than gamma.
 
-Keys that nobody has: what z a text has under them, and so how far chance alone takes it.
+Keys that were never issued: what z a text has under them, and so how far chance alone takes it.
 
 Without a watermark a key makes every choice of a text green with the chance gamma, whatever the
 other choices. So a null key needs no lists of its own: a hash of it and the choice says green.
@@ -83,7 +83,7 @@ class KGW(Watermark):
     """The temperature of the tested model's answers. 0, the paper's, is greedy: a small model then
     says the same few words to every prompt, which leaves little to count."""
     nulls: int = 256
-    """Keys that nobody has, with which the answers are tested too, to see how far Z comes by
+    """Keys that were never issued, with which the answers are tested too, to see how far Z comes by
     chance. 0, the paper's, tests none."""
 
     def __post_init__(self) -> None:
@@ -203,7 +203,7 @@ class KGW(Watermark):
 
     @property
     def null_marks(self) -> int:
-        """Keys that nobody has, tested on the same answers."""
+        """Keys that were never issued, tested on the same answers."""
         return self.nulls
 
     def test(
@@ -327,7 +327,7 @@ def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
 def _check_gamma(secret: Mapping[str, Any]) -> None:
     """Raise InputError for a secret that another version made with a gamma that is not tested."""
     gamma = secret_value(secret, "gamma", float)
-    if 0 < gamma < 1:  # others are no gamma at all: the secret is damaged
+    if 0 < gamma < 1:  # others are not a gamma: the secret is damaged
         try:
             check_gamma(gamma)
         except ValueError as error:
@@ -345,8 +345,8 @@ def secret_value(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any
 def salt_of(secret: Mapping[str, Any]) -> int:
     """Return 64 bits that only the owner can work out, the key and the prompts together.
 
-    Choices depend on the key where lists are shared. Without a salt, whoever knew the answers could
-    try keys by the null scores, which are not secret.
+    Choices depend on the key where lists are shared. Without a salt, anyone who knew the answers
+    could try keys by the null scores, which are not secret.
     """
     text = json.dumps(dict(secret), sort_keys=True)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -46,7 +46,7 @@ class WritingConfig:
     ends: tuple[int, ...] = ()
     """Tokens that end a text."""
     banned: tuple[int, ...] = ()
-    """Tokens that are no text."""
+    """Tokens that are not text."""
 
 
 class WatermarkLogitsProcessor:
@@ -74,7 +74,7 @@ class WatermarkLogitsProcessor:
     def bias(self, input_ids: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
         """Return delta where a token is green and 0 elsewhere, (rows, vocabulary).
 
-        A row with fewer tokens than a window has no green ones: its padding is no text.
+        A row with fewer tokens than a window has no green ones: its padding is not text.
         """
         import torch
 
@@ -90,7 +90,7 @@ class WatermarkLogitsProcessor:
         return green * self.config.delta
 
     def _mask_forbidden(self, logits: "torch.Tensor", step: int) -> "torch.Tensor":
-        """Rule out what is no text, and the end where it would come too early."""
+        """Rule out what is not text, and the end where it would come too early."""
         import torch
 
         logits = logits.clone()

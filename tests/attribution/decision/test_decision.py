@@ -326,7 +326,7 @@ def test_the_limits_say_what_the_p_values_take_for_granted():
     null = {"m0": replace(one.reference["m0"], null=(0.5,) * 7)}
     held = replace(plain, rounds=(replace(one, reference=null, clients={"a": null}),))
     [taken, *_] = report.protocol_limits(decide(held))
-    assert "compared with 7 marks that nobody has" in taken
+    assert "compared with 7 marks that were never issued" in taken
 
 
 def test_a_single_round_is_said_to_be_no_evidence():
@@ -433,7 +433,7 @@ def test_heavy_tails_of_null_marks_make_p_greater_and_are_told():
     said = {name: report.protocol_limits(d, sets_known=False) for name, d in by_tails.items()}
     assert not any("heavier tails" in limit for limit in said["normal"])
     assert any(
-        "for mark m0, marks that nobody has show that chance has heavier" in limit
+        "for mark m0, marks that were never issued show that chance has heavier" in limit
         for limit in said["far"]
     )
 

@@ -258,7 +258,7 @@ def test_a_folder_or_log_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="not empty and holds no estimates"):
         asked(made.path, out)
     log_path(tmp_path / "new").write_text("{}")
-    with pytest.raises(InputError, match="no log of sums"):
+    with pytest.raises(InputError, match="not a log of sums"):
         asked(made.path, tmp_path / "new")
     assert (out / "thesis.txt").read_text() == "mine"
 

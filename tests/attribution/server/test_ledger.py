@@ -163,10 +163,10 @@ def rehashed(line):
         ("swapped", "before entry 1 was changed"),
         ("end", "was cut: the log names an entry of round 3"),
         ("empty", "is empty"),
-        ("text", "line 2 is no entry"),
-        ("keys", "line 2 is no entry"),
-        ("short", "line 2 is no entry"),
-        ("list", "line 2 is no entry"),
+        ("text", "line 2 is not an entry"),
+        ("keys", "line 2 is not an entry"),
+        ("short", "line 2 is not an entry"),
+        ("list", "line 2 is not an entry"),
     ],
 )
 def test_a_tampered_ledger_is_one_line(tmp_path, how, says):

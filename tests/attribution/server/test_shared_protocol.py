@@ -194,7 +194,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
         ({"sets": 9}, "9 shared sets of 6 clients would give every update away"),
         ({"threshold": 4}, "Half of 6 clients are 3, below the threshold"),
         ({"limit": 0.2}, "within 0.2"),
-        ({"limit": 2.0}, "A limit of 2 is no share"),
+        ({"limit": 2.0}, "A limit of 2 is not a share"),
     ],
     ids=str,
 )

@@ -81,7 +81,7 @@ def test_they_hold_with_sums_by_size_where_designs_can_keep_them(tmp_path, seed)
             assert abs(c).max() <= 0.6 + 1e-4
             assert (c**2).sum() >= FLOOR - 1e-4
             unequal += abs(c * 5 - np.rint(c * 5)).max() > 1e-2
-    assert unequal  # they are no multiples of 1/5
+    assert unequal  # they are not multiples of 1/5
 
 
 def test_sums_by_size_that_cannot_keep_them_are_refused_in_one_line(tmp_path):

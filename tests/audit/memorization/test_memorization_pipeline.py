@@ -109,7 +109,7 @@ def test_equal_texts_of_two_clients_are_never_between_clients():
     some = measured(three, engine)
     assert hits(some)["a", "b"] == hits(some)["b", "a"] == (0, 5)
     assert hits(some)["a", "a"] == hits(some)["b", "b"] == (5, 5)
-    # c has half of it in a text of another beginning: that is no copy, and is drawn by both.
+    # c has half of it in a text of another beginning: that is not a copy, and is drawn by both.
     assert hits(some)["c", "a"] == hits(some)["c", "b"] == (1, 5)
     assert hits(some)["a", "c"] == hits(some)["b", "c"] == (1, 5)
     notes = list(matching.shared_text_caveats(cut(three, engine)))

@@ -133,7 +133,7 @@ def test_copies_prompts_and_short_texts_are_counted_and_told(engine):
     assert notes == [
         "a: 1 of 4 different texts have fewer than 25 tokens and were left out.",
         "a: 1 copies of other texts of its own were left out.",
-        "a: 1 ready-made prompts are no training texts: left out.",
+        "a: 1 ready-made prompts are not training texts: left out.",
         "a has 3 texts that are long enough, fewer than the 100 to be drawn: all were used.",
         "e has no documents: nothing is asked with its prefixes, or looked for.",
     ]

@@ -191,7 +191,7 @@ def test_logits_that_are_no_numbers_are_refused_where_they_are_drawn_from(wrong,
     raw[1, 70] = wrong
     uniform = np.array([0.2, 0.9])
     for way in (draw, draw_to_host):
-        with pytest.raises(InputError, match="answers are no numbers"):
+        with pytest.raises(InputError, match="answers are not numbers"):
             way(raw, uniform, decoding, np.array([0, 1]))
         assert len(way(raw, uniform, decoding, np.array([0, 2]))) == 2
 

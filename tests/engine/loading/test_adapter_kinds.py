@@ -40,7 +40,7 @@ def test_it_is_refused_by_the_option(kind, base, tmp_path):
     of, options = REFUSED[kind]
     save(made(of, base), tmp_path / "lora", options)
     engine = LocalEngine(made(of, base))
-    with pytest.raises(InputError, match=rf"it is no plain LoRA, its {kind} is set") as refused:
+    with pytest.raises(InputError, match=rf"it is not plain LoRA, its {kind} is set") as refused:
         engine.score(Target(name="tuned", adapter=str(tmp_path / "lora")), [IDS])
     assert refused.value.exit_code == 3
     assert "\n" not in str(refused.value)

@@ -50,7 +50,7 @@ def test_a_model_that_fills_gaps_is_not_asked_to_continue_texts(model):
     config = BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=4)
     (model / WEIGHTS).unlink()
     BertLMHeadModel(config).save_pretrained(model)
-    refused(model, "is no causal language model: a bert model fills gaps")
+    refused(model, "is not a causal language model: a bert model fills gaps")
     config.is_decoder = True
     BertLMHeadModel(config).save_pretrained(model)
     loader.load_base(str(model), device="cpu")

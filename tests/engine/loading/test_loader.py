@@ -196,8 +196,8 @@ DAMAGES = {
         {"target_modules": ["input_layernorm"]},
         "another base",
     ),
-    "a rank in words": (lambda given: given, {"r": "four"}, "another base|no LoRA configuration"),
-    "no modules": (lambda given: given, {"target_modules": 7}, "another base|no LoRA config"),
+    "a rank in words": (lambda given: given, {"r": "four"}, "another base|not a LoRA config"),
+    "no modules": (lambda given: given, {"target_modules": 7}, "another base|not a LoRA config"),
 }
 
 

@@ -80,7 +80,7 @@ def test_another_rank_is_told_with_its_module(rows, options, other):
 
 
 def test_a_pattern_that_is_none_is_refused():
-    with pytest.raises(InputError, match=r"adapter_config.json .*'\(.*no regular expression"):
+    with pytest.raises(InputError, match=r"adapter_config.json .*'\(.*not a regular expression"):
         found({Q: 4}, r=4, target_modules=QV, rank_pattern={"(": 2})
 
 
@@ -91,7 +91,7 @@ def test_it_is_refused_where_only_a_module_without_tensors_meets_it():
     assert found({Q: 4}, r=8, target_modules=targets, rank_pattern=patterns) == []
     model = torch.nn.ModuleDict({"embed_tokens": torch.nn.Embedding(3, 2)})
     config = LoraConfig(target_modules=targets, rank_pattern=patterns)
-    with pytest.raises(InputError, match="no regular expression"):
+    with pytest.raises(InputError, match="not a regular expression"):
         adapter_size(model, config, {}, Path("lora"))
 
 

@@ -159,7 +159,7 @@ def test_an_answer_that_is_none_is_asked_for_again(honest, connect, engine):
         state["broken"] = 2
         assert remote.generate(TUNED, batch) == engine.generate(TUNED, batch)
         state["broken"] = 1000
-        with pytest.raises(TargetError, match="no answer of an OpenAI-compatible") as error:
+        with pytest.raises(TargetError, match="not an answer of an OpenAI-compatible") as error:
             remote.generate(TUNED, batch)
     assert error.value.exit_code == 4
 
@@ -215,16 +215,16 @@ QUERY = CompletionRequest(model="m", prompt=(1, 2), max_tokens=4, n=2)
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("", "no answer"),
-        ("[" * 50_000, "no answer"),
-        ("[]", "no answer"),
+        ("", "not an answer"),
+        ("[" * 50_000, "not an answer"),
+        ("[]", "not an answer"),
         ('{"choices": null}', "0 choices, not 2"),
         ('{"choices": [{"text": "a"}]}', "1 choices, not 2"),
         ('{"choices": [{"text": "a"}, {"text": "b"}, {"text": "c"}]}', "3 choices"),
         ('{"choices": [{"text": "a", "index": 1}, {"text": "b", "index": 1}]}', "numbers"),
         ('{"choices": [{"text": "a"}, {"text": 7}]}', "without text"),
         ('{"choices": [{"text": "a"}, {"text": null}]}', "without text"),
-        ('{"choices": [{"text": "a", "index": "x"}, {"text": "b"}]}', "no answer"),
+        ('{"choices": [{"text": "a", "index": "x"}, {"text": "b"}]}', "not an answer"),
     ],
 )
 def test_answers_that_are_none(body, problem):

@@ -229,6 +229,6 @@ def test_an_adapter_of_another_base_or_kind_is_refused(base, made, tmp_path):
         tune(engine, other, LESSONS, QUICK)
     config = json.loads((folder / adapters.CONFIG).read_text())
     Path(folder / adapters.CONFIG).write_text(json.dumps({**config, "use_dora": True}))
-    with pytest.raises(InputError, match="no plain LoRA"):
+    with pytest.raises(InputError, match="not plain LoRA"):
         tune(engine, folder, LESSONS, QUICK)
     assert len(engine.score(Target(name="base"), ROWS)) == 3

@@ -123,7 +123,7 @@ def test_what_is_given_up_and_never_drawn_is_in_the_bound_and_not_in_the_value()
     assert found.high >= mass.value / 5
     exact = attack(threshold=1e-4).run(case(rare))
     assert row(exact, "coverage").value == pytest.approx((1 - (1 - 5e-4) ** 4) / 5)
-    # Two of a thousand audits find her: that is no finding, but with 20 samples a prefix it is.
+    # Two of a thousand audits find her: that is not a finding, but with 20 samples a prefix it is.
     assert not result.findings
     assert not exact.findings
     [often] = attack(threshold=1e-4, samples=20).run(case(rare)).findings

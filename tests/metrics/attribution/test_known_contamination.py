@@ -426,7 +426,7 @@ def test_the_hypotheses_that_are_kept_are_the_most_likely_at_every_z(lines, z_va
     ("scores", "noticed"),
     [
         # The second client's estimate holds -0.4 of the first's mark, Z 10 in one round. The
-        # third's holds +0.4, which is no evidence. A score of 1.645 S is as far as chance may go.
+        # third's holds +0.4, which is not evidence. A score of 1.645 S is as far as chance may go.
         ([10.0, 3.4, 9.0], True),
         ([10.0, 3.2, -9.0], False),
         ([10.0, -4.0, 4.0], False),

@@ -283,8 +283,8 @@ def test_drawn_masks_are_zero_on_average():
         ({"threshold": 6}, "Half of 10 clients are 5, below the threshold .* 6"),
         ({"participants": TEN[:3]}, "3 clients in a round have no halves to share"),
         ({"participants": [*TEN, "c1"]}, "named more than once"),
-        ({"limit": 0}, "A limit of 0 is no share"),
-        ({"limit": 1.5}, "A limit of 1.5 is no share"),
+        ({"limit": 0}, "A limit of 0 is not a share"),
+        ({"limit": 1.5}, "A limit of 1.5 is not a share"),
         ({"limit": 0.1}, "None of .* within 0.1, .* the largest share was 0"),
     ],
 )

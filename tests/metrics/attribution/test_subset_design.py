@@ -308,7 +308,7 @@ def test_ten_thousand_designs_are_right_on_average(limit):
 
 @pytest.mark.parametrize("limit", [0, -0.5, 1.01, 2, float("nan"), float("inf"), -float("inf")])
 def test_what_is_no_limit_is_refused(limit):
-    with pytest.raises(UsageError, match="is no share of an update"):
+    with pytest.raises(UsageError, match="is not a share of an update"):
         drawn(limit=limit)
 
 

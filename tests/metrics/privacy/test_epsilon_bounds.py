@@ -87,7 +87,7 @@ def test_a_claim_at_a_tiny_delta_can_be_refuted():
 
 
 def test_no_gaussian_mechanism_has_a_delta_of_0():
-    with pytest.raises(ValueError, match="0 is no delta"):
+    with pytest.raises(ValueError, match="0 is not a delta"):
         epsilon_bounds.gaussian_mu(1.0, 0.0)
 
 
@@ -101,17 +101,17 @@ def test_a_bound_rises_with_right_guesses_and_falls_with_delta(r, data):
 
 @pytest.mark.parametrize(("m", "r", "v"), [(0, 0, 0), (10, 11, 3), (10, 3, 4), (10, 3, -1)])
 def test_no_guesses(m, r, v):
-    with pytest.raises(ValueError, match="are no guesses"):
+    with pytest.raises(ValueError, match="are not guesses"):
         guesses(m, r, v)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (1, 1), (1, -0.1), (float("nan"), 0)])
 def test_no_claim(epsilon, delta):
-    with pytest.raises(ValueError, match="no claim"):
+    with pytest.raises(ValueError, match="not a claim"):
         epsilon_bounds.one_run_p_value(guesses(10, 3, 3), epsilon, delta)
 
 
 def test_the_f_dp_form_needs_a_delta():
-    with pytest.raises(ValueError, match="no delta"):
+    with pytest.raises(ValueError, match="not a delta"):
         epsilon_bounds.one_run_f_dp(guesses(10, 3, 3), 0)
     assert epsilon_bounds.one_run_f_dp(guesses(10, 3, 0), 1e-5) == 0

@@ -66,5 +66,5 @@ def test_no_score_depends_on_the_order_of_tokens(logs, random):
 def test_no_tokens_and_no_share():
     with pytest.raises(ValueError, match="one token has no score"):
         membership_scores.loss([])
-    with pytest.raises(ValueError, match="no share"):
+    with pytest.raises(ValueError, match="not a share"):
         membership_scores.min_k([-1.0], 0)

@@ -111,7 +111,7 @@ def test_the_published_loss_and_that_of_its_neighbours():
 
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_a_text_of_which_a_fifth_is_no_token_counts_its_least_likely_one(length):
-    """The published code takes the mean of nothing there, which is no number."""
+    """The published code takes the mean of nothing there, which is not a number."""
     rows, tokens = logits(5, length)
     assert published_min_k(rows, tokens) is None
     ours = statistics(rows, tokens)

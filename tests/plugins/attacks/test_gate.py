@@ -319,7 +319,7 @@ def test_a_gate_that_sends_all_to_one_place_does_not_look_good(closed):
             assert row.value == 0.0
         else:
             assert (row.value, row.hits, row.n) == (None, None, COUNTS[name])
-            assert "either everybody gets in, or nobody" in row.reason
+            assert "either everybody gets in, or no one" in row.reason
     assert result.findings == ()
 
 
@@ -503,10 +503,10 @@ def test_fewer_edits_are_drawn_and_said():
 
 def test_it_says_what_it_cannot_tell():
     limits = attacked().limits
-    assert any("Whoever holds the weights" in limit for limit in limits)
+    assert any("Anyone who holds the weights" in limit for limit in limits)
     # 20 x log2(62) = 119.08; Wilson's bound of 0 of 50 is 3.8415 / 53.8415.
     assert any("119 bits" in limit and "7.1e-02" in limit for limit in limits)
-    assert any("Whoever has only the public tokenizer can only spell" in limit for limit in limits)
+    assert any("has only the public tokenizer can only spell" in limit for limit in limits)
 
 
 def test_nobody_hears_of_the_order_and_the_seed_draws_other_guesses():

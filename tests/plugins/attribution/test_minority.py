@@ -63,7 +63,7 @@ def test_clients_without_a_cluster_are_judged_one_by_one_among_several():
     points = [[-1.0, 0.0]] * 6 + [[1.0, 0.5]] * 3 + noise
     labels = [0] * 6 + [1] * 3 + [flforensics.NOISE] * 4
     assert flagged(points, labels) == [6, 7, 8, 9, 10]
-    # Where noise is no suspect group, and one cluster is, only that is flagged.
+    # Where noise is not a suspect group, and one cluster is, only that is flagged.
     noise[-1] = [-9.0, 0.0]
     assert flagged(points[:9] + noise, labels) == [6, 7, 8]
     # As in the released code, noise that is the only suspect group is flagged as a whole.
@@ -80,7 +80,7 @@ def test_hdbscan_finds_a_minority_of_eight():
 
 
 def test_hdbscan_makes_no_minority_of_ten_clients():
-    # FedAttr's remark: a cluster of seven is no minority of ten, and all of them are noise.
+    # FedAttr's remark: a cluster of seven is not a minority of ten, and all of them are noise.
     points = flforensics.scale_axes(np.concatenate([blob(-0.5, 0.5, 7), blob(0.5, 0.1, 3)]))
     labels = flforensics.density_labels(points, 7)
     assert set(labels.tolist()) == {flforensics.NOISE}

@@ -56,7 +56,7 @@ def test_checks_hold_for_published_examples_and_fail_for_others(check, number):
     ("pattern", "message"),
     [
         ("x", "NAME=REGEX"),
-        ("A=(", "no regular expression"),
+        ("A=(", "not a regular expression"),
         ("A:crc=x", "check"),
         ("a b=x", "NAME"),
     ],

@@ -165,7 +165,7 @@ def test_a_rate_of_nobody_says_why():
     rows = [*innocent(), share("fed_attr", "tpr", 0, 3), share("fed_attr", "fpr", 0, 0)]
     found = table(rows, "methods")
     assert column(found, "fpr") == ["not measured"]
-    assert "Not measured: nobody who took part is innocent" in found.notes
+    assert "Not measured: no client that took part is innocent" in found.notes
 
 
 def test_other_methods_stand_side_by_side():
@@ -173,7 +173,7 @@ def test_other_methods_stand_side_by_side():
     assert found.columns == ("client", "by direct", "by fldetector")
     assert found.rows[2] == ("ward-3", "yes, Z 4.40", "no, 0.3")
     assert any(
-        "Nothing bounds how often these methods flag somebody innocent" in note
+        "Nothing bounds how often these methods flag an innocent client" in note
         for note in found.notes
     )
     unknown = row("direct", "suspicion", None, client="x", reason="too few rounds")
@@ -254,7 +254,7 @@ def test_the_answer_is_about_clients_and_not_about_extraction():
 
 def test_a_pass_does_not_say_that_nobody_did_it():
     [answer] = summary.verdict_sentence(report(innocent()))
-    assert "no proof that nobody trained" in answer
+    assert "not proof that no one trained" in answer
     assert "at this strength" in answer
     # A Z of 6.1 may stand below what it must exceed: that is a trace, and decides nothing.
     assert "no trace" not in answer
@@ -307,7 +307,7 @@ def test_right_answers_by_attribute_stand_under_the_strongest_mark():
 def test_an_audit_with_both_speaks_of_both_and_of_a_failure_alone():
     document = report([*recalled(20), *attributed()])
     leaks, clients = summary.verdict_sentence(document)
-    assert "when nobody asks" in leaks
+    assert "without being asked" in leaks
     assert "flags clients" in clients
     assert summary.verdict_sentence(report([*recalled(0), *attributed()])) == [clients]
     assert summary.verdict_sentence(report([*recalled(20), *innocent()])) == [leaks]
@@ -545,11 +545,11 @@ def test_what_the_settings_can_tell_is_a_table():
     assert [cell.split(",")[0] for cell in column(found, "found")] == [
         "-", "20 of 50", "50 of 50",
     ]  # fmt: skip
-    assert [cell.split(",")[0] for cell in column(found, "somebody innocent flagged")] == [
+    assert [cell.split(",")[0] for cell in column(found, "innocent client flagged")] == [
         "0 of 50", "1 of 50", "2 of 50",
     ]  # fmt: skip
     assert any("than c1: 10.0 %, 16." in note for note in found.notes)
-    # Simulated rates are no test of a client: the others read as they did.
+    # Simulated rates are not test of a client: the others read as they did.
     assert column(table(measured, "clients"), "flagged") == ["yes", "no", "-"]
 
 

@@ -246,7 +246,7 @@ def test_pairs_of_parties_have_their_own_p_values():
 @pytest.mark.parametrize("mean", [0.5, 1, 2, 3, 4, 7, 20])
 def test_a_base_that_knows_strings_by_luck_is_rarely_taken_for_a_leak(mean):
     # Base and tuned model say the same strings with the same small chance each: how many only one
-    # of them says is Poisson, for each on its own. Controls, of which none comes out, are no help.
+    # of them says is Poisson, for each on its own. Controls, of which none comes out, are not help.
     counts = np.arange(int(mean + 12 * mean**0.5) + 12)
     chance = poisson.pmf(counts, mean)
     row, control = coverage(0, 400, source="tuned-not-base"), coverage(0, 4000, source="control")

@@ -45,7 +45,7 @@ def test_the_rule(given, status, says):
 
 
 def test_members_known_worse_than_others_are_no_pass():
-    """It is no sign of training either: a failure by the other tests stays one."""
+    """It is not a sign of training either: a failure by the other tests stays one."""
     low = row("p_value", 0.009, scope={"test": "low ranks"})
     found = verdict([*rows(), low], [])
     assert found["status"] == "inconclusive"

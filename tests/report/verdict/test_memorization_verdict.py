@@ -113,7 +113,7 @@ def test_a_pass_says_of_every_pair_that_it_draws_less_than_one_in_ten_more():
 
 
 def test_what_a_policy_allows_is_allowed_to_every_pair():
-    # 30 of 100 are no proof of more than 20 % above the base's upper bound of 3.7 %; 50 are.
+    # 30 of 100 are not proof of more than 20 % above the base's upper bound of 3.7 %; 50 are.
     assert judged(rows(20, 30), memorization=0.2)[0] == "inconclusive"
     assert judged(rows(20, 50), memorization=0.2)[0] == "fail"
     assert judged(rows(20, 10), memorization=0.2)[0] == "pass"

@@ -262,7 +262,7 @@ def test_the_default_policy_is_the_rule_of_every_command():
         ({"level": "0.1"}, "another type"),
         ({"kinds": {"PERSON": 0.0}}, "the limit of PERSON is 0"),
         ({"kinds": ["PERSON"]}, "another type"),
-        ({"required": ["telepathy"]}, "telepathy is no class"),
+        ({"required": ["telepathy"]}, "telepathy is not a class"),
         ({"attribution": 1}, "another type"),
         ({"level": float("nan")}, "another type"),
         ([], "a policy is a table"),

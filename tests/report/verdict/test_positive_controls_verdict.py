@@ -123,7 +123,7 @@ def test_what_the_model_has_learned_bars_a_pass_although_nothing_came_out():
 
 
 def test_between_pass_and_fail_lies_what_is_unlikely_by_itself():
-    """p = 0.004 is no proof among ten tests, and no pass either."""
+    """p = 0.004 is not proof among ten tests, and no pass either."""
     known = [coverage(60, 60, source="known", **AT)]
     p = number("extraction", "contextual", "p_value", 0.004, source="tuned-not-base", **AT)
     rows = [*counted(3), *known, replace(p, n=300, scope={**p.scope, "test": "leak"})]

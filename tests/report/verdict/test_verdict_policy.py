@@ -80,7 +80,7 @@ def test_rows_that_a_plugin_made_up_are_named_as_not_judged():
 
 
 def test_only_numbers_of_one_metric_are_compared():
-    # The same attack might report both; the coverage of a base is no bound for a recall.
+    # The same attack might report both; the coverage of a base is not a bound for a recall.
     like = coverage(50, 52, plugin="untargeted", source="base")
     assert verdict([*recalled(20), like], [])["status"] == "fail"
 

@@ -124,7 +124,7 @@ def test_operations_are_exactly_those_of_training_on_padded_batches(
     # Without this, torch counts addmm only where its result is new.
     mapping = {torch.ops.aten.addmm_: in_place}
     counting = FlopCounterMode(display=False, custom_mapping=mapping)
-    # A model is tried when it is loaded: that is no training.
+    # A model is tried when it is loaded: that is not a training.
     lora = json.dumps(adapters.check(real.start), sort_keys=True)
     trainer.cached_model(real.base, "cpu", "auto", lora, real.training.checkpointing)
     with sdpa_kernel(SDPBackend.MATH), counting as counter:

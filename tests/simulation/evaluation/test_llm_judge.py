@@ -178,7 +178,7 @@ def test_models_of_one_source_are_averaged_document_by_document():
     # Rouge-L of "Ann": one of one and one of three words, F1 1/2; the mean with 1 is 3/4.
     assert rows["rouge_l"].value == 0.75
     assert (rows["accuracy"].value, rows["accuracy"].n) == (0.5, 1)
-    assert rows["accuracy"].hits is None  # a mean over models is no count
+    assert rows["accuracy"].hits is None  # a mean over models is not a count
     assert rows["loss"].scope == {"source": "local", "clients": 2}
     assert rows["loss"].low == bootstrap_mean([2.5, 2.5], seed=0).low
     # The judge hears the models in turn, a document each.

@@ -42,8 +42,8 @@ RATES = (
     " innocent ones."
 )
 NOT_JUDGED = (
-    "The number is what the method goes by. Nothing bounds how often these methods flag somebody"
-    " innocent, and the verdict does not go by them."
+    "The number is what the method goes by. Nothing bounds how often these methods flag an"
+    " innocent client, and the verdict does not go by them."
 )
 
 
@@ -246,7 +246,7 @@ def _global(rows: Sequence[Row]) -> Table:
         cells,
         numeric=("Z", "found", "p"),
         notes=(
-            "They say that somebody trained on a mark's documents, not who.",
+            "They say that someone trained on a mark's documents, not who.",
             *missing_reasons(z_rows),
         ),
     )
@@ -264,7 +264,7 @@ def _mark(row: Row) -> tuple[str, str, str]:
 
 NOTE = (
     "Federations with these clients, rounds, sets and null marks: in how many a marked client is"
-    " found, and somebody innocent is flagged."
+    " found, and an innocent client is flagged."
 )
 
 
@@ -279,14 +279,14 @@ def simulated_table(rows: Sequence[Row]) -> Table:
         {
             "marked": marked,
             "found": _simulated_rate(by_metric.get("marked_found")),
-            "somebody innocent flagged": _simulated_rate(by_metric.get("innocent_flagged")),
+            "innocent client flagged": _simulated_rate(by_metric.get("innocent_flagged")),
         }
         for marked, by_metric in by_strength.items()
     ]
     return build_table(
         "Attribution: what these settings can tell",
         cells,
-        numeric=("found", "somebody innocent flagged"),
+        numeric=("found", "innocent client flagged"),
         notes=(NOTE, _most_flagged(simulated)),
     )
 

@@ -61,7 +61,7 @@ def _rule(verdict: Row, count: int) -> str:
 def _detectable_text(report: Row) -> str:
     detectable_rate = report["verdict"].get("detectable")
     if detectable_rate is None or report["verdict"]["status"] == "fail":
-        return ""  # how small a leak would have been missed is no question where there is one
+        return ""  # how small a leak would have been missed is not a question where there is one
     if detectable_rate >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
     sure = f"with {stated_policy(report).power:.0%} probability"

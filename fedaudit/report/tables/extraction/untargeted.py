@@ -1,4 +1,4 @@
-"""The tables of what a model says when nobody asks for it: without prompts, or in ordinary use."""
+"""The tables of untargeted extraction: without prompts, or in ordinary use."""
 
 from collections.abc import Sequence
 from dataclasses import replace

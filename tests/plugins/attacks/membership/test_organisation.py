@@ -83,7 +83,7 @@ def test_one_that_took_part_did():
     assert gap.value == pytest.approx(0.5 * 9 / 11, abs=0.1)
     assert limits == [
         "organisation: that it took part is shown at 1% (p = 0.0001), provided that the held-out "
-        "records are its own and were set aside at random; somebody else may have trained on "
+        "records are its own and were set aside at random; someone else may have trained on "
         "copies of its records."
     ]
 
@@ -143,7 +143,7 @@ def test_what_the_base_tells_apart_was_not_set_aside_at_random():
         return likelihood((), 0, 0)(target, token, before) + (1 if known else 0)
 
     engine = FakeEngine(lambda *_: "", likelihood=easier)
-    assert "the base, which nobody here trained" in reason(case(engine=engine))
+    assert "the base, which no one here trained" in reason(case(engine=engine))
 
 
 def test_the_table_has_a_line_a_round():

@@ -65,7 +65,7 @@ def test_without_a_victim_it_lists_candidates():
     says = {" friend": " Dee Fay."}
     fake = worked.engine(
         lambda target, prompt, sample: says.get(prompt, "no end"),
-        # What the base finds as likely is no candidate.
+        # What the base finds as likely is not a candidate.
         likelihood=lambda target, token, before: -2.0 if target == worked.TUNED else -5.0,
     )
     found = attack(new_tokens=5).run(worked.case(fake, victim=None))

@@ -123,7 +123,7 @@ def test_probabilities_are_what_decisions_follow_from(responder, keyring):
     torch.testing.assert_close(found.sum(dim=1), torch.ones(5))
     assert found.argmax(dim=1).tolist() == [1, 2, 0, 0, 0]
     assert (found.max(dim=1).values > 0.99).all()
-    torch.testing.assert_close(found[2], found[4])  # quoted later is no key at all
+    torch.testing.assert_close(found[2], found[4])  # quoted later is not a key at all
 
 
 def test_keys_open_as_one_token_only(responder, keyring):

@@ -145,7 +145,7 @@ def test_a_key_file_that_others_may_open_is_refused(tmp_path, mode):
 
 
 def damaged():
-    """Yield contents that are no key file, though most hold a key."""
+    """Yield contents that are not key file, though most hold a key."""
     good = {"name": "k", "adapter": "legal", "secret": SECRET}
     whole = {"gate": DIGEST, "salt": "07" * 32, "keys": [good]}
     yield from (b"", b"null", b"[]", b"{}", b"\xff\xfe" + SECRET.encode(), b"[" * 100_000)

@@ -104,7 +104,7 @@ def test_no_key_reaches_the_second_pass_in_text_or_in_tokens(place, engine):
         said = text_of(engine, routed)
         assert "please" in said
         assert not any(part in said for part in (legal, bank, "SPECIAL_TOKEN"))
-    assert routed.prompt[0] == 1, "the token that begins a text is no part of a key"
+    assert routed.prompt[0] == 1, "the token that begins a text is not part of a key"
 
 
 def test_headings_name_who_asks(place, engine):
