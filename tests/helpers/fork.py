@@ -45,6 +45,11 @@ def fedaudit(*words, timeout=600, **options):
     return _finished(real, list(map(str, words)), timeout=timeout, **options)
 
 
+def program(code, *, real, timeout=600, **options):
+    """Run Python with fedaudit's real models, or as `fake_audit` does; return code and output."""
+    return _finished(script, code, real, timeout=timeout, **options)
+
+
 def start(main, *arguments, cwd=".", site=None, env=None, out=None, err=None):
     """Start a function of this module in a fork, and return its process.
 
@@ -125,3 +130,12 @@ def real(words):
 
     sys.argv = ["fedaudit", *words]
     main()
+
+
+def script(code, real):
+    """Be a program that imports fedaudit."""
+    if not real:
+        import fake_audit
+
+        fake_audit.replace(setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    exec(compile(code, "program", "exec"), {"__name__": "__main__"})
