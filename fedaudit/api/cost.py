@@ -75,3 +75,5 @@ class Counts:
     held_out: int
     """Held-out records that they are compared with."""
     has_victim: bool
+    rounds: int = 0
+    """Earlier rounds' models at hand, if the documents' client did not train in all rounds."""

@@ -96,6 +96,9 @@ class AttackContext:
     """Models that others trained alike, on other records, for an attack that `reads_references`."""
     rounds: Mapping[int, Target] = field(default_factory=dict)
     """The global models of rounds before that of `tuned`, for an attack that `reads_rounds`."""
+    took_part: Mapping[int, bool] = field(default_factory=dict)
+    """Whether the client whose records are tried trained in each of `rounds`, and in that of
+    `tuned`, the last; empty where it trained in all of them, or it is not known."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     template: PromptTemplate | None = None

@@ -199,6 +199,7 @@ class AttackInputs(Inputs[AuditRequest]):
     updates: Sequence[RoundUpdate]
     references: Sequence[other_models.ReferenceRun]
     rounds: Mapping[int, Path]
+    took_part: Mapping[int, bool]
 
     @property
     def tried(self) -> InputFile:
@@ -259,6 +260,7 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
         updates=other_models.read_updates(updates, form, reader),
         references=references,
         rounds=rounds,
+        took_part=other_models.find_participation(request, audited, rounds),
     )
 
 
@@ -358,6 +360,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             updates=inputs.updates,
             references=tuple(run.model() for run in inputs.references),
             rounds=other_models.round_targets(inputs.rounds),
+            took_part=inputs.took_part,
         )
         context = inputs.held_out.add_to(context) if inputs.held_out else context
         return inputs.without.add_to(context) if inputs.without else context

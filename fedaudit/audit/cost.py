@@ -63,6 +63,7 @@ def cost_of(inputs: Inputs[Any]) -> Cost:
             tried=len(inputs.tried.documents),
             held_out=held_out,
             has_victim=inputs.victim is not None,
+            rounds=len(inputs.rounds) if inputs.took_part else 0,
         )
         return attacks_cost(request.attacks, request.options, counts)
     if isinstance(inputs, MemorizationInputs):

@@ -200,6 +200,29 @@ def find_rounds(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path
     return {n: federation.path / rounds[n] for n in sorted(rounds) if 0 < n < last}
 
 
+def find_participation(
+    request: "AuditRequest", audited: AuditTarget, rounds: Iterable[int]
+) -> dict[int, bool]:
+    """Return whether the client whose records are tried trained in these rounds and the audited.
+
+    Its file is the one in the federation's folder, or has its name. Empty if it trained in all or
+    none of them, for records of no client, or where a round does not say who trained.
+    """
+    federation, earlier = audited.federation, {*rounds}
+    path = request.victim_path or request.input_path
+    if federation is None or audited.round is None or not earlier:
+        return {}
+    manifest = federation.manifest
+    homes = {(federation.path / c.data).resolve(): c.id for c in manifest.clients if c.data}
+    client = homes.get(path.resolve(), path.stem)
+    if client not in {c.id for c in manifest.clients}:
+        return {}
+    every = [entry for entry in manifest.rounds if entry.round in {*earlier, audited.round}]
+    took_part = {entry.round: client in entry.participants for entry in every}
+    known = all(entry.participants for entry in every)
+    return took_part if known and len(set(took_part.values())) == 2 else {}
+
+
 def round_targets(adapter_paths: Mapping[int, Path]) -> dict[int, Target]:
     """Return a target for the model of each round."""
     return {n: Target(name=f"round {n}", adapter=str(path)) for n, path in adapter_paths.items()}

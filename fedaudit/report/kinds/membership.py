@@ -13,8 +13,13 @@ from fedaudit.report.query import common_scope, missing_reasons
 from fedaudit.report.tables.table import NONE, build_table, common_note
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 
-SCORE, FPR = "reference", 0.01
-"""The judged score, fixed in advance, and the false-positive rate at which it is evaluated."""
+FPR = 0.01
+"""The false-positive rate at which judged scores are evaluated."""
+MEANS = {
+    "reference": "how much better the model knows them than its base",
+    "rounds": "how much likelier they became in the rounds in which their client trained",
+}
+"""The judged scores, fixed in advance, in words."""
 LEAST_P = "least_p_value"
 USAGE = "usage"
 LOW_RANKS = "low ranks"
@@ -33,7 +38,7 @@ NAMES = {
     "lira": "LiRA",
     "rmia": "RMIA",
     "neighbourhood": "loss, less its neighbours'",
-    "trajectory": "loss, less the base's, all rounds",
+    "rounds": "loss, by the client's rounds",
 }
 """Values of scope.score, as people read them."""
 
@@ -106,9 +111,9 @@ class Membership(Kind):
     def judge(self, rows: Sequence[Measurement], policy: Policy) -> list[Judgement]:
         """Return the status of every comparison of members with held-out records, and why.
 
-        The score is `reference`. One test is of ranks, the other of the members above the threshold
-        that 1 % of held-out records reach (rows `p_value`); Holm's correction is over both tests
-        and all comparisons.
+        The scores are `reference` and, where a client trained in some rounds only, `rounds`. One
+        test is of ranks, the other of the members above the threshold that 1 % of held-out records
+        reach (rows `p_value`); Holm's correction is over both tests and all comparisons.
 
         * fail          an adjusted p value is at most the policy's level
         * inconclusive  something is missing; or members score so much lower than held-out records
@@ -124,7 +129,7 @@ class Membership(Kind):
         """
         from fedaudit.metrics.attribution.stouffer import holm
 
-        rows = [row for row in counted(rows) if row.scope.get("score") == SCORE]
+        rows = [row for row in counted(rows) if row.scope.get("score") in MEANS]
         tests = [
             row for row in rows if row.metric == "p_value" and row.scope.get("test") != LOW_RANKS
         ]
@@ -248,14 +253,15 @@ def _status(
     missing: bool,
     needed: float,
 ) -> tuple[str, str]:
-    name, n = tests[0].plugin, tests[0].n or 0
+    score, n = str(tests[0].scope["score"]), tests[0].n or 0
+    name = tests[0].plugin if score == "reference" else f"{tests[0].plugin} (score {score})"
     if missing:
         why = next(row.reason for row in tests if row.value is None)
         return "inconclusive", f"{name}: records were not told from others: {why}."
     if min(adjusted) <= policy.level:
         return "fail", (
-            f"{name}: {n:,} records can be told from held-out ones by how much better the model "
-            f"knows them than its base (p = {min(adjusted):.2g})."
+            f"{name}: {n:,} records can be told from held-out ones by {MEANS[score]} "
+            f"(p = {min(adjusted):.2g})."
         )
     if why := _low_ranks(bounds, policy.level) or _too_few_groups(bounds, needed):
         return "inconclusive", f"{name}: {why}"

@@ -32,7 +32,7 @@ from fedaudit.extraction.targets import (
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.significance import clustered_share
 
-from . import organisation, reference_models, usage
+from . import organisation, reference_models, sequence, usage
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
@@ -56,8 +56,6 @@ class Membership(Attack):
     organisation: bool = False
     """Test as well whether the organisation that the records are of took part; held-out records
     must be its own, set aside at random."""
-    trajectory: bool = False
-    """Read the global models of earlier rounds as well, for a score over all rounds."""
     neighbours: int = 0
     """Neighbouring texts of each record that are read as well; 25 are usual, 0 leaves this score
     out."""
@@ -70,8 +68,8 @@ class Membership(Attack):
 
     @property
     def reads_rounds(self) -> bool:
-        """For an organisation, which may be in some rounds only, and for losses over rounds."""
-        return self.organisation or self.trajectory
+        """Where the records' client trained in some rounds only, they show more than the last."""
+        return True
 
     @property
     def needs(self) -> frozenset[Ability]:
@@ -79,8 +77,12 @@ class Membership(Attack):
         return frozenset({"score"})
 
     def cost(self, counts: Counts) -> Cost:
-        """Return the cost of scoring every record, in and out, and its neighbours."""
-        return Cost(scored=(counts.tried + counts.held_out) * (1 + self.neighbours))
+        """Return the cost of scoring every record, in and out, its neighbours, and by rounds.
+
+        A cost is paid for two models, tuned and base, and a round is one.
+        """
+        records = counts.tried + counts.held_out
+        return Cost(scored=records * (1 + self.neighbours) + records * counts.rounds // 2)
 
     def run(self, context: AttackContext) -> Result:
         """Score the victim's exclusive records, or the attacker's, and held-out ones."""
@@ -96,6 +98,8 @@ class Membership(Attack):
             self._distinct(exclusive, ()),
             self._distinct(context.held_out, records),
         )
+        if not (self.organisation or context.took_part):
+            context = replace(context, rounds={})
         inside, outside = self._read(context, members, non_members)
         scope = {
             "records": "own" if context.victim is None else "victim",
@@ -111,6 +115,7 @@ class Membership(Attack):
             refusal += ": compare with records of the same kind, form and time"
         rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
         rows += p_value_rows(context, inside, outside, scope, refusal)
+        rows += sequence.rows(context, inside, outside, scope, refusal)
         rows += reference_models.rows(context, inside, outside, scope, refusal)
         rows += usage.rows(context, inside, outside, scope, refusal)
         rows += counterfactual_rows(self.name, context, inside, outside)

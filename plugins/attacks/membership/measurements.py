@@ -94,20 +94,26 @@ def p_value_rows(
         for test in TESTS:
             yield missing("p_value", {**scope, "test": test}, refusal or NO_BASE)
         return
-    side_groups = groups(inside), groups(outside)
-    p_values = permutation_p_values(
-        member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=context.seed
-    )
+    yield from tested_rows(context, (member_scores, nonmember_scores), (inside, outside), scope)
+
+
+def tested_rows(
+    context: AttackContext,
+    scores: tuple[Sequence[float], Sequence[float]],
+    records: tuple[Sequence[ScoredRecord], Sequence[ScoredRecord]],
+    scope: Scope,
+) -> Iterator[Measurement]:
+    """Yield what the verdict goes by, of one score of members and of held-out records."""
+    side_groups = groups(records[0]), groups(records[1])
+    p_values = permutation_p_values(*scores, side_groups, fpr=RATES[0], seed=context.seed)
     for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})
     yield number("p_value", p_values.low_ranks, {**scope, "test": LOW_RANKS})
     counts = [len(set(names)) for names in side_groups]
     group_scope = {**scope, "groups": counts[0], "beside": counts[1]}
     yield number("least_p_value", least_p_value(*counts), group_scope)
-    if len(nonmember_scores) * RATES[0] >= 1:
-        rate = tpr_by_groups(
-            member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=context.seed
-        )
+    if len(scores[1]) * RATES[0] >= 1:
+        rate = tpr_by_groups(*scores, side_groups, fpr=RATES[0], seed=context.seed)
         yield row("tpr_by_group", rate, {**group_scope, "fpr": RATES[0]}, chance=RATES[0])
 
 

@@ -2,20 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from fedaudit.api import Document, TokenStatistics
 from fedaudit.metrics.privacy import membership_scores as scores
 
 COUNTERFACTUAL = "counterfactual"
 """The name of the score that compares with the model without the members' client."""
-TRAJECTORY = "trajectory"
-"""The name of the score that compares with the base in every round, and takes the mean.
-
-A record that a client trains on pulls its loss down from its first round on; chance moves it anew
-in every round. Liu et al. (2022, arXiv:2208.14933) distil models of each epoch for such losses and
-train a classifier on them; a federation leaves its rounds.
-"""
 NEIGHBOURHOOD = "neighbourhood"
 """The name of the score that compares with texts near the record."""
 
@@ -78,7 +70,6 @@ class ScoredRecord:
             else scores.error_zone(logprobs, base, self.tuned.first),
             **self._counterfactual(),
             **self._neighbourhood(),
-            **self._trajectory(),
         }
 
     def _neighbourhood(self) -> dict[str, float | None]:
@@ -86,11 +77,6 @@ class ScoredRecord:
             return {}
         logprobs = self.tuned.log_probability
         return {NEIGHBOURHOOD: scores.neighbourhood(logprobs, self.neighbours)}
-
-    def _trajectory(self) -> dict[str, float | None]:
-        if not self.rounds:
-            return {}
-        return {TRAJECTORY: None if self.base is None else fmean(self.gains())}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:

@@ -1,18 +1,15 @@
 import math
 import random
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 from fedaudit_plugins.attacks.membership import reader
-from fedaudit_plugins.attacks.membership.scored_record import ScoredRecord
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fedaudit.api import AttackContext, Document, InputError, Target, TokenStatistics, UsageError
+from fedaudit.api import AttackContext, Counts, Document, InputError, Target, UsageError
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.privacy import membership_scores, roc
+from fedaudit.metrics.privacy.round_changes import round_scores
 from fedaudit.report.kinds.membership import Membership
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.verdict.policy import verdict
@@ -256,46 +253,60 @@ def result_of_scores(result):
     return type(result)(measurements=tuple(kept))
 
 
-def test_models_of_earlier_rounds_add_a_score():
-    earlier = {n: Target(name=f"round {n}", adapter=str(n)) for n in (1, 2)}
-    asked = case(0.4, rounds=earlier)
-    found = rows(attack(trajectory=True).run(asked))["auc", "trajectory", None]
-
-    def score(text):
-        [ids] = [asked.engine.tokenize([text])[0].ids]
-        models = (*earlier.values(), TUNED)
-        [base] = asked.engine.score(BASE, [ids])
-        every = [asked.engine.score(model, [ids])[0] for model in models]
-        return fmean(membership_scores.reference_ratio(logs, base) for logs in every)
-
-    ours, theirs = ([score(one.text) for one in some] for some in (MEMBERS, OTHERS))
-    assert found.value == roc.auc(ours, theirs).value
-    assert attack(trajectory=True).reads_rounds
-    assert not attack().reads_rounds
-    no_base = rows(attack(trajectory=True).run(case(0.4, rounds=earlier, base=None)))
-    assert no_base["auc", "trajectory", None].reason == "there is no base to compare with"
+def of_rounds(engine, text):
+    """Return the gains over the base after rounds 1, 2 and, audited, 3."""
+    [ids] = [engine.tokenize([text])[0].ids]
+    [base] = engine.score(BASE, [ids])
+    every = [engine.score(model, [ids])[0] for model in (*EARLIER.values(), TUNED)]
+    return [membership_scores.reference_ratio(logs, base) for logs in every]
 
 
-LOGS = st.lists(st.floats(-30, -1e-6), min_size=2, max_size=40)
+EARLIER = {n: Target(name=f"round {n}", adapter=str(n)) for n in (1, 2)}
 
 
-def read(rounds, tuned, base):
-    statistics = TokenStatistics(tuned, [], [], [False] * len(tuned))
-    numbered = dict(enumerate(rounds, 1))
-    return ScoredRecord(MEMBERS[0], "a text", statistics, base, rounds=numbered).scores()
+def test_a_client_that_trained_in_some_rounds_is_known_by_its_rounds():
+    took_part = {1: True, 2: False, 3: True}
+    asked = case(0.4, attacker=(), victim=MEMBERS, rounds=EARLIER, took_part=took_part)
+    result = attack().run(asked)
+    found = rows(result)
+    texts = [*sorted(one.text for one in MEMBERS), *sorted(one.text for one in OTHERS)]
+    scores = round_scores([of_rounds(asked.engine, text) for text in texts], [True, False, True])
+    wanted = roc.auc(scores[:100], scores[100:])
+    row = found["auc", "rounds", None]
+    assert (row.value, row.low, row.high) == (wanted.value, wanted.low, wanted.high)
+    assert (row.scope["rounds"], row.scope["took_part"]) == (3, 2)
+    tests = {r.scope["test"] for r in result.measurements if r.metric == "p_value"
+             and r.scope["score"] == "rounds"}  # fmt: skip
+    assert tests == {"ranks", "tail", "low ranks"}
+    reasons = verdict(result.measurements, [])["reasons"]
+    assert reasons[1].startswith("membership (score rounds): 100 records can be told")
+    no_base = rows(attack().run(case(0.4, rounds=EARLIER, took_part=took_part, base=None)))
+    assert no_base["auc", "rounds", None].reason == "there is no base to compare with"
 
 
-def test_the_trajectory_is_the_mean_gain_over_rounds_by_hand():
-    # Means of -4, -2 and, at last, -1 against the base's -5: gains of 1, 3 and 4.
-    found = read([[-3.0, -5.0], [-2.0, -2.0]], [-1.5, -0.5], [-4.0, -6.0])
-    assert found["trajectory"] == pytest.approx(8 / 3)
-    assert "trajectory" not in read([], [-1.5, -0.5], [-4.0, -6.0])
+def test_earlier_rounds_are_asked_and_paid_for_where_they_show_more():
+    asked = case(0.4, rounds=EARLIER)
+    assert {one[0].name for one in scored_by(asked, attack())} == {"tuned", "base"}
+    asked = replace(asked, took_part={1: True, 2: False, 3: True})
+    names = {one[0].name for one in scored_by(asked, attack())}
+    assert names == {"base", "round 1", "round 2", "tuned"}
+    counts = Counts(spans=lambda: (0, False), tried=100, held_out=100, has_victim=False, rounds=2)
+    assert 2 * attack().cost(counts).scored == 200 * len(names)
 
 
-@given(LOGS, st.integers(1, 5), st.floats(-3, 3))
-def test_a_trajectory_that_stands_still_is_the_reference_score(logs, rounds, shift):
-    found = read([logs] * rounds, logs, [value + shift for value in logs])
-    assert found["trajectory"] == pytest.approx(found["reference"], abs=1e-9)
+def scored_by(asked, made):
+    """Return the calls of `score` and `token_statistics` of a run."""
+    engine, calls = asked.engine, []
+    for name in ("score", "token_statistics"):
+        inner = getattr(engine, name)
+
+        def spy(*args, inner=inner, **more):
+            calls.append(args)
+            return inner(*args, **more)
+
+        setattr(engine, name, spy)
+    made.run(asked)
+    return calls
 
 
 def test_neighbours_add_a_score():

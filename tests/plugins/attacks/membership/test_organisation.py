@@ -96,8 +96,6 @@ def test_every_round_has_a_gap_and_they_are_tested_together():
     mean = sum(gaps[name].value for name in (1, 2, "last")) / 3
     assert gaps[None].value == pytest.approx(mean)
     assert p.scope["rounds"] == 3
-    assert registry.create("attack", "membership", {"organisation": True}).reads_rounds
-    assert not registry.create("attack", "membership", {}).reads_rounds
 
 
 def test_records_that_others_have_as_well_are_left_out():
