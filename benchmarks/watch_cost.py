@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -93,7 +94,13 @@ def main(words: Sequence[str] | None = None) -> None:
             for which in ("first", "later"):
                 began = time.process_time()
                 begin: Any = callback.on_train_begin
-                begin(None, None, None, model=model, processing_class=base.tokenizer)
+                begin(
+                    SimpleNamespace(world_size=1),
+                    None,
+                    None,
+                    model=model,
+                    processing_class=base.tokenizer,
+                )
                 tests[name, which] = time.process_time() - began
     trained = training_seconds(base, model, texts[: asked.records], asked.epochs)
     print(f"{asked.records} own and {len(texts) - asked.records} held-out records")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 # A room (a folder of fedaudit/) imports from rooms below its own line, and from itself.
 LAYERS = [
     {"__main__"},
-    {"cli", "flower"},
+    {"cli", "flower", "nvflare"},
     {"reproduction", "joint"},
     {"audit"},
     {"attribution"},

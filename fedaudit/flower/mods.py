@@ -5,8 +5,11 @@ ClientApp a client is called what `client-name` in its node's configuration says
 by its `partition-id`, and keeps that name when a run is taken up again.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 RECORD, KEY = "fedaudit", "client"
 """Where in a reply the name stands: a ConfigRecord, and its entry."""
@@ -36,3 +39,10 @@ def reply_name(reply: Any) -> str:
     """Return the name of the client that sent a reply: its own word, or else its node's number."""
     name = reply.content.config_records.get(RECORD, {}).get(KEY)
     return str(name) if name else f"node-{reply.metadata.src_node_id}"
+
+
+def sent_tensors(arrays: Mapping[str, Any]) -> "dict[str, torch.Tensor]":
+    """Return the arrays of a message as tensors of their own."""
+    import torch
+
+    return {name: torch.from_numpy(array.numpy().copy()) for name, array in arrays.items()}

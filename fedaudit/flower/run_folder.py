@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
+from fedaudit.engine.loading.received_adapter import Shapes, adapter_tensors, known_shapes
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
-from fedaudit.flower.arrays import Shapes, adapter_tensors, known_shapes
+from fedaudit.flower.mods import sent_tensors
 from fedaudit.system.names import check_name
 from fedaudit.system.staging import remove_stale_stages
 
@@ -210,7 +211,7 @@ class RecordedRun:
         )
 
     def _tensors(self, arrays: Mapping[str, Any], label: str) -> "dict[str, torch.Tensor]":
-        return adapter_tensors(arrays, self.shapes, self.facts.lora, label)
+        return adapter_tensors(sent_tensors(arrays), self.shapes, self.facts.lora, label)
 
     def _write_config(self, folder: str) -> None:
         import json

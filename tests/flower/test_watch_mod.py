@@ -65,7 +65,7 @@ def test_nodes_share_no_folder(paths):
 def test_what_is_no_adapter_of_the_configuration_is_one_line(paths):
     with pytest.raises(InputError, match="The global adapter holds no arrays"):
         asked(watch_mod(**paths), content={})
-    with pytest.raises(UsageError, match="give watch_mod"):
+    with pytest.raises(UsageError, match="names no base model"):
         watch_mod(**{**paths, "lora": {**LORA, "base_model_name_or_path": ""}})
 
 

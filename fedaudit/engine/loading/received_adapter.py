@@ -1,4 +1,4 @@
-"""A Flower record of arrays as the tensors of a LoRA adapter, or why it is none."""
+"""Arrays that a framework sends, as the tensors of a LoRA adapter, or why they are none."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,20 +33,18 @@ def known_shapes(base: str, folder: Path) -> Shapes | None:
 
 
 def adapter_tensors(
-    record: Mapping[str, Any], shapes: Shapes | None, config: Mapping[str, Any], owner: str
+    sent: "Mapping[str, torch.Tensor]",
+    shapes: Shapes | None,
+    config: Mapping[str, Any],
+    owner: str,
 ) -> "dict[str, torch.Tensor]":
-    """Return a record's arrays by the names that PEFT saves.
+    """Return what was sent by the names that PEFT saves.
 
-    Arrays without names are taken in PEFT's order. Raises InputError, in a line naming `owner`,
-    where they are not those of the LoRA configuration.
+    Arrays without names, called "0", "1" and so on, are taken in PEFT's order. Raises InputError,
+    in a line naming `owner`, where they are not those of the LoRA configuration.
     """
-    import torch
-
-    names = _names(list(record), shapes, owner)
-    tensors = {
-        name: torch.from_numpy(array.numpy().copy())
-        for name, array in zip(names, record.values(), strict=True)
-    }
+    names = _names(list(sent), shapes, owner)
+    tensors = dict(zip(names, sent.values(), strict=True))
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes is None:
         _check_modules(tensors, config, owner)
