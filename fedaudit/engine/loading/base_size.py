@@ -48,9 +48,18 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "meta-llama/Llama-3.2-3B": _published(
         "llama", 3072, 8192, 28, (24, 8), head_dim=128, **_LLAMA_3
     ),
+    "allenai/OLMo-2-1124-7B": _published("olmo2", 4096, 11_008, 32, (32, 32), vocab_size=100_352),
+    "google/gemma-2-2b": _published(
+        "gemma2", 2304, 9216, 26, (8, 4), head_dim=256, vocab_size=256_000, tie_word_embeddings=True
+    ),
+    "hfl/llama-3-chinese-8b": _published("llama", 4096, 14_336, 32, (32, 8), vocab_size=128_256),
+    "zai-org/GLM-4-9B-0414": _published(
+        "glm4", 4096, 13_696, 40, (32, 2), head_dim=128, vocab_size=151_552
+    ),
     "Qwen/Qwen2.5-0.5B": _published("qwen2", 896, 4864, 24, (14, 2), **_QWEN),
     "Qwen/Qwen2.5-1.5B": _published("qwen2", 1536, 8960, 28, (12, 2), **_QWEN),
     "Qwen/Qwen2.5-3B": _published("qwen2", 2048, 11_008, 36, (16, 2), **_QWEN),
+    "Qwen/Qwen3-1.7B": _published("qwen3", 2048, 6144, 28, (16, 8), head_dim=128, **_QWEN),
     "Qwen/Qwen3-8B": _published(
         "qwen3", 4096, 12_288, 36, (32, 8), head_dim=128, vocab_size=151_936
     ),

@@ -11,6 +11,8 @@ from fedaudit.engine.loading.base_size import base_size
     [
         ("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008, 134_515_008),  # one tied matrix
         ("Qwen/Qwen2.5-0.5B", 494_032_768, 494_032_768),
+        ("google/gemma-2-2b", 2_614_341_888, 2_614_341_888),
+        ("hfl/llama-3-chinese-8b", 8_030_261_248, 8_030_261_248 - 128_256 * 4096),
         ("meta-llama/Llama-2-7b-hf", 6_738_415_616, 6_738_415_616 - 32_000 * 4096),
     ],
 )
