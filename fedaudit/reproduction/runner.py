@@ -100,10 +100,15 @@ def shared_federations(configs: Sequence[Simulation], federations: Path) -> list
 
 
 def federation_config(variant: Variant, config: Simulation, federations: Path) -> Simulation:
-    """Return the settings with the base that a variant's federation starts from."""
+    """Return the settings with the base that a variant's federation starts from.
+
+    Documents are dealt by the embeddings of the clean base, as without contamination.
+    """
     if not variant.contaminated:
         return config
-    return replace(config, base=str(contaminated_base(config, variant.contaminated, federations)))
+    partition = replace(config.partition, embedding=config.partition.embedding or config.base)
+    base = str(contaminated_base(config, variant.contaminated, federations))
+    return replace(config, base=base, partition=partition)
 
 
 def _federation_folder(federations: Path, config: Simulation) -> Path:

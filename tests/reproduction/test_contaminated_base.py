@@ -20,11 +20,11 @@ from fedaudit.reproduction.contaminated_base import (
     seen_documents,
     write_contaminated_base,
 )
-from fedaudit.reproduction.runner import study_variants
+from fedaudit.reproduction.runner import federation_config, study_variants
 from fedaudit.reproduction.variant_checks import check_variant
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data.settings import Records
-from fedaudit.simulation.initialization import documents
+from fedaudit.simulation.data.settings import Partition, Records
+from fedaudit.simulation.initialization import documents, split
 
 SMALL = Simulation(
     clients=2,
@@ -115,6 +115,15 @@ def test_a_study_has_such_a_base_and_keeps_it(monkeypatch, capfd, tmp_path):
     assert all(value % 2 == 0 for value in queries)
     assert run("reproduce", "small.toml", "--quiet", "--jobs", "1").code == 0
     assert {str(path) for path in (place / "bases").iterdir()} == made
+
+
+def test_documents_are_dealt_as_with_the_clean_base(tmp_path):
+    config = replace(SMALL, partition=Partition(clusters=3))
+    own = federation_config(Variant(name="a", contaminated=0.4), config, tmp_path)
+    assert own.base != config.base
+    every = documents(config)
+    shares = [split(one, every, load_base(config.base, device="cpu")) for one in (config, own)]
+    assert shares[0].clients == shares[1].clients
 
 
 def test_cases_are_of_one_file():
