@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -203,8 +203,7 @@ class AnswerCache:
     def remove(self) -> None:
         """Remove the file, once the report is written."""
         self.close()
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        _unlink(self.path)
         self._exists = False
 
     def close(self) -> None:
@@ -325,7 +324,7 @@ def load(folder: Path, *, write: bool) -> AnswerCache | None:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     connection = None
     try:
-        connection = _connect(path, write=write)
+        connection = _connect(path, write=False)  # what is not a cache stays as it is
         [version] = connection.execute("PRAGMA user_version").fetchone()
         if version == 0 and not connection.execute("SELECT name FROM sqlite_schema").fetchone():
             connection.close()
@@ -337,6 +336,9 @@ def load(folder: Path, *, write: bool) -> AnswerCache | None:
         cache = AnswerCache(folder, header, Shard.parse(header.shard) if header.shard else None)
         if version != VERSION:
             raise ValueError(version)
+        if write:
+            connection.close()
+            connection = _connect(path, write=True)
         cache.read_state(json.loads(rows["state"]), connection if write else None)
     except (sqlite3.Error, LookupError, ValueError, TypeError, RecursionError, UsageError):
         if connection is not None:
@@ -348,6 +350,37 @@ def load(folder: Path, *, write: bool) -> AnswerCache | None:
     if not write:
         connection.close()
     return cache
+
+
+def remove(folder: Path) -> None:
+    """Remove the cache in a folder, of any version, and the folder unless more is in it.
+
+    Raises InputError for a file that is not a cache.
+    """
+    path = folder / FILE
+    if os.path.lexists(path):
+        if not _is_cache(path):
+            raise InputError(f"{path} is not a cache of answers that fedaudit wrote: move it away.")
+        _unlink(path)
+    with suppress(OSError):  # it is not there, or not empty
+        folder.rmdir()
+
+
+def _is_cache(path: Path) -> bool:
+    try:
+        open_regular(path).close()
+        if not path.stat().st_size:  # of a process that was killed
+            return True
+        with closing(_connect(path, write=False)) as connection:
+            [[header]] = connection.execute("SELECT value FROM audit WHERE name = 'header'")
+        return isinstance(json.loads(header), dict)
+    except (InputError, OSError, sqlite3.Error, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _unlink(path: Path) -> None:
+    for suffix in ("-wal", "-shm", ""):  # last what the others belong to
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def merged_cache(parts: Sequence[AnswerCache]) -> AnswerCache:

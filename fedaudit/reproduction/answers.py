@@ -4,12 +4,12 @@ Audits of one federation, by round, by copies of records or by attack, ask its b
 questions, and about held-out records the tuned model as well.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
+from fedaudit.cache import answers
 from fedaudit.cache.answers import AnswerCache, CacheHeader, load
 from fedaudit.engine.device import device_for
 from fedaudit.federation import manifest
@@ -27,8 +27,8 @@ def open_answers(federation: Path, config: Simulation) -> Iterator[AnswerCache]:
     """Provide what the models of a federation have answered so far, and keep what they answer.
 
     Answers of another version of fedaudit, device or dtype, or of another federation in the same
-    folder, are removed, and so is what cannot be read. Raises InputError where another process asks
-    the same federation's models meanwhile.
+    folder, are removed. Raises InputError for another file in their place, and where another
+    process asks the same federation's models meanwhile.
     """
     with _locked(federation):
         kept = _open(federation, config)
@@ -52,7 +52,7 @@ def _open(federation: Path, config: Simulation) -> AnswerCache:
     try:
         kept = load(folder, write=True)
     except InputError:
-        shutil.rmtree(folder)
+        answers.remove(folder)
         kept = None
     if kept is not None and kept.header != header:
         kept.remove()
@@ -63,7 +63,7 @@ def _open(federation: Path, config: Simulation) -> AnswerCache:
 def remove_answers(federation: Path) -> None:
     """Remove the answers of a federation's models, in plain text, unless they are in use."""
     with suppress(InputError), _locked(federation):
-        shutil.rmtree(_folder(federation), ignore_errors=True)
+        answers.remove(_folder(federation))
 
 
 def _locked(federation: Path) -> AbstractContextManager[None]:

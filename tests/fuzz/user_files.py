@@ -4,8 +4,8 @@ Where the machine fails or a plugin ends the process, that is a forked one.
 
 A case runs a command beside files of the user's whose names resemble fedaudit's own, with outputs
 that name existing files, with failing disks, with little memory, with inputs of millions of values,
-or with a plugin that ends the process. Whatever happens, the user's files stay, and the command
-ends with a result or in one line.
+with a plugin that ends the process, or it is stopped by a signal. Whatever happens, the user's
+files stay, and the command ends with a result or in one line.
 """
 
 import errno
@@ -487,7 +487,27 @@ def plugins(command: str, _folder: Path, rng: random.Random) -> Case:
     return Case(words, before=set_how, codes=frozenset({70}))
 
 
+def signals(command: str, _folder: Path, rng: random.Random) -> Case:
+    """Stop the command by Ctrl-C or SIGTERM at any moment of its first second."""
+    number = rng.choice((signal.SIGINT, signal.SIGTERM))
+    delay = rng.uniform(0.005, rng.choice((0.05, 0.3, 1)))
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        os.kill(os.getpid(), number)
+
+    def start() -> None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as `fedaudit.__main__` does
+        signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, delay)
+
+    words = words_of(command, "made-o", "made-d")
+    return Case(words, frozenset(WRITTEN.get(command, ())), before=start)
+
+
 KINDS = {
+    "signals": (signals, tuple(COMMANDS)),
     "globs": (globs, tuple(COMMANDS)),
     "outputs": (outputs, tuple(COMMANDS)),
     "errors": (errors, tuple(COMMANDS)),
@@ -497,6 +517,7 @@ KINDS = {
         ("scrub", "scrub out", "extract", "infer", "import"),
     ),
 }
+FORKED = ("errors", "plugins", "signals")
 
 
 def snapshot(folder: Path) -> dict[str, bytes | str]:
@@ -520,11 +541,11 @@ def run_case(template: Path, folder: Path, kind: str, command: str, number: int)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
     make, _ = KINDS[kind]
-    if kind in ("globs", "errors", "outputs"):
+    if kind in ("globs", "errors", "outputs", "signals"):
         scatter(folder, rng)
     case = make(command, folder, rng)
     before = snapshot(folder)
-    code, out, err = (in_fork if kind in ("errors", "plugins") else in_place)(folder, case)
+    code, out, err = (in_fork if kind in FORKED else in_place)(folder, case)
     after = snapshot(folder)
     shown = f"{kind}, {command}, case {number}: {case.words}: exit code {code}: {err[-1500:]}"
     lost = [n for n in before if n not in case.allowed and after.get(n) != before[n]]

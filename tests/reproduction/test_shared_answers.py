@@ -1,8 +1,10 @@
 """Audits of one federation share answers: fewer are asked for, and the numbers are the same."""
 
 import math
+import sqlite3
 import stat
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -139,12 +141,33 @@ def test_what_answers_depend_on_removes_them(place, small, monkeypatch, change):
         assert answers.get("identity", [b"question"]) == [None]
 
 
-def test_answers_that_cannot_be_read_are_begun_anew(place, small):
+def test_answers_of_another_version_are_begun_anew(place, small):
     path = place.parents[1] / "answers" / place.name / FILE
-    path.parent.mkdir(parents=True)
-    path.write_text("of another version")
+    with open_answers(place, small) as answers:
+        answers.add("identity", [b"question"], ["answer"], 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
     with open_answers(place, small) as answers:
         assert answers.get("identity", [b"question"]) == [None]
+
+
+def test_files_of_the_users_among_the_answers_stay(place, small):
+    path = place.parents[1] / "answers" / place.name / FILE
+    with open_answers(place, small) as answers:
+        answers.add("identity", [b"question"], ["answer"], 1)
+    (path.parent / "notes.txt").write_text("mine")
+    remove_answers(place)
+    assert [one.name for one in path.parent.iterdir()] == ["notes.txt"]
+    path.write_text("mine")
+    with closing(sqlite3.connect(path.with_name("other"))) as connection:
+        connection.execute("CREATE TABLE audit (name, value)")
+        connection.commit()
+    for content in (b"mine", path.with_name("other").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="move it away"):
+            open_answers(place, small).__enter__()
+        remove_answers(place)
+        assert path.read_bytes() == content
 
 
 def test_two_processes_do_not_share_answers(place, small):
