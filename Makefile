@@ -9,6 +9,9 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
+# Or each process that a test starts would compile all of fedaudit anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo real test oracles fuzz check extras lint servers vllm lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
@@ -45,7 +48,7 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of a hundred.
+# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of fifty.
 oracles: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 		--hypothesis-profile thorough -m "oracle or hypothesis"

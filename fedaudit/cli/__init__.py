@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from functools import cache
 from typing import Any
 
 import typer
@@ -184,13 +185,20 @@ def _complete(command: Any) -> None:
         command.make_context("fedaudit", sys.argv[1:])  # which leaves by sys.exit
 
 
+@cache
+def _command() -> Any:
+    """Return the root of all commands, each with `-v`, made once in a process."""
+    command = get_command(app)
+    log.add_option(command)
+    return command
+
+
 def _run() -> int:  # noqa: PLR0911, one for each way to end
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
-        command = get_command(app)
+        command = _command()
         _complete(command)
-        log.add_option(command)
         return invoke_command(command, sys.argv[1:])
     except FedauditError as error:
         _say(str(error))

@@ -4,6 +4,7 @@ import json
 import shutil
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import handmade
 import pytest
@@ -221,8 +222,20 @@ def bundled(run, report_folder, out):
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Return the folder that one bundle is made in, and what it was made with."""
+    return SimpleNamespace(path=tmp_path_factory.mktemp("kept") / "work", mark=None)
+
+
 @pytest.fixture
-def bundle(run, fed):
+def bundle(request, run, monkeypatch, tmp_path, kept):
+    """Work in a copy of a folder with a bundle, which is made once, and return the bundle."""
+    if kept.mark:
+        shutil.copytree(kept.path, tmp_path, dirs_exist_ok=True)
+        handmade.reading(monkeypatch, kept.mark)
+        return Path("b")
+    fed = request.getfixturevalue("fed")
     scored(run, fed)
     assert decide(run, "--commitments", "public.json").code == 1
     shown = bundled(run, "o", "b")
@@ -230,6 +243,8 @@ def bundle(run, fed):
     assert "opens marks" in shown.err
     for gone in ("est", "marks.json", "s.json", "public.json", "o"):
         Path(gone).rename(f"{gone}.away")
+    shutil.copytree(tmp_path, kept.path)
+    kept.mark = fed.mark
     return Path("b")
 
 

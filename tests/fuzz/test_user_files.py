@@ -12,7 +12,6 @@ import handmade
 import pytest
 import user_files
 
-from fedaudit import cli
 from fedaudit.federation import watermark_keys
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -32,7 +31,7 @@ def place():
 
 
 def _filled(place):
-    get_command, undo = cli.get_command, pytest.MonkeyPatch()
+    undo = pytest.MonkeyPatch()
     fake_audit.replace(undo.setattr, os.devnull, fake_audit.Chances("SIGKILL", sys.maxsize))
     user_files.install(place / "site")
     sys.path.insert(0, str(place / "site"))
@@ -48,7 +47,6 @@ def _filled(place):
     sys.argv = arguments
     yield place
     undo.undo()
-    cli.get_command = get_command
     sys.path.remove(str(place / "site"))
     registry.manager.cache_clear()
     registry.plugins.cache_clear()

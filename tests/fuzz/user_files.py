@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -315,7 +314,6 @@ def import_all(template: Path, folder: Path) -> None:
     import torch
 
     torch.set_num_threads(1)  # the threads of others would not be in a fork
-    cli.get_command = cache(cli.get_command)  # it is made anew for every command else
     here = Path.cwd()
     for command in COMMANDS:
         shutil.rmtree(folder, ignore_errors=True)
