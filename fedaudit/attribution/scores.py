@@ -143,8 +143,7 @@ def _check_masks(scores: Scores, path: Path) -> None:
         where = f"{path}: round {record.round}"
         check_settings(record, len(record.clients), where)
         masks = (record.strength, record.effective)
-        # Scores by an earlier version state neither.
-        if any(masks) and any(set(table) != set(record.clients) for table in masks):
+        if any(set(table) != set(record.clients) for table in masks):
             raise InputError(f"{where} has no strength of its clients' masks.")
         checks.check_masks([*record.strength.values(), *record.effective.values()], where)
     checks.check_update(scores.weights, scores.clients, scores.dimension, str(path))

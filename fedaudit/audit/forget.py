@@ -9,30 +9,25 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Target
 from fedaudit.audit import preflight, records
-from fedaudit.audit.input_files import InputFile, InputReader
-from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
+from fedaudit.audit.input_files import InputReader
+from fedaudit.audit.inputs import common_inputs, form_of, resolve_target
 from fedaudit.audit.request import ForgetRequest
-from fedaudit.audit.run import AuditPipeline, AuditResults
+from fedaudit.audit.run import AuditResults
 from fedaudit.audit.target import AuditTarget
-from fedaudit.audit.watch import canary_files
+from fedaudit.audit.watch import RecordInputs, RecordPipeline, read_records
 from fedaudit.cache.engine import CachingEngine
-from fedaudit.canaries import canary_file
 from fedaudit.federation import adapters
 from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import existing_path
 from fedaudit.watch import leaving
-from fedaudit.watch.records import WatchedRecords, watched_records
 from fedaudit.watch.rounds import RoundScorer
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetInputs(Inputs[ForgetRequest]):
+class ForgetInputs(RecordInputs[ForgetRequest]):
     """A member's records, and the models beside the one after it left."""
 
-    own: InputFile
-    held_out: records.HeldOut
-    watched: WatchedRecords
     before: Path
     """The adapter of the model before."""
     retrained: tuple[Path, ...]
@@ -41,8 +36,6 @@ class ForgetInputs(Inputs[ForgetRequest]):
     """Whether the models before and after are one file."""
     origin: tuple[str, ...]
     """Caveats on the bases that the adapters name."""
-    canaries_sha256: str
-    """The SHA-256 of the file of canaries; empty without one."""
 
 
 def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
@@ -55,14 +48,7 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
     audited = resolve_target(request, reader)
     if audited.adapter is None or audited.deployment:
         raise UsageError("A global adapter is verified: name a round of the federation (--round).")
-    form = form_of(request, audited)
-    own = reader.corpus(request.ours, form)
-    held_out = records.read_held_out(request, audited, form, [own], reader=reader)
-    if held_out is None:
-        raise UsageError(
-            "Missing option '--held-out': name records like the member's that were set aside at "
-            "random and given to no training."
-        )
+    read = read_records(request, audited, form_of(request, audited), reader)
     before = _adapter(request.before, audited, reader)
     retrained = tuple(_adapter(path, audited, reader) for path in request.retrained)
     digests = {path: adapters.fingerprint(path, reader.sha256) for path in (before, *retrained)}
@@ -70,33 +56,20 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
     _check_retrained(
         request, [digests[path] for path in retrained], (digests[before], after_sha256)
     )
-    canaries = canary_file.read(request.canaries, reader.read) if request.canaries else None
-    watched = watched_records(
-        own.documents,
-        held_out.documents,
-        canaries,
-        heading=canaries.heading(form) if canaries else "",
-        references=request.references,
-        seed=request.seed,
-    )
-    canaries_sha256 = reader.sha256(request.canaries) if request.canaries else ""
     facts: dict[str, object] = {
         "the model before": digests[before],
         "retrained models": [digests[path] for path in retrained],
     }
-    if canaries_sha256:
-        facts["canaries"] = canaries_sha256
+    if read["canaries_sha256"]:
+        facts["canaries"] = read["canaries_sha256"]
     configs = [adapters.check(path, reader.read) for path in (before, *retrained)]
     return ForgetInputs(
         **common_inputs(request, audited, reader, facts),
-        own=own,
-        held_out=held_out,
-        watched=watched,
+        **read,
         before=before,
         retrained=retrained,
         same=digests[before] == after_sha256,
         origin=tuple(other_base_caveats(configs, audited.base)),
-        canaries_sha256=canaries_sha256,
     )
 
 
@@ -128,17 +101,8 @@ def _check_retrained(request: ForgetRequest, digests: Sequence[str], others: Seq
 
 
 @dataclass(kw_only=True)
-class ForgetPipeline(AuditPipeline[ForgetInputs]):
+class ForgetPipeline(RecordPipeline[ForgetInputs]):
     """Asks the models after, before and without the member about its records."""
-
-    def annotate_files(self) -> Sequence[InputFile]:
-        """Return own and held-out records, whose annotation is not used, and the canaries."""
-        inputs = self.inputs
-        files = [inputs.own, inputs.held_out.file]
-        return [
-            *files,
-            *canary_files(inputs.watched, self.request.canaries, inputs.canaries_sha256),
-        ]
 
     def measure(self, engine: Engine) -> AuditResults:
         """Score own and held-out records and canaries under every model."""

@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedaudit.api.engine import Engine, LogProbabilities
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Measurement, Target
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit import other_models, preflight, records
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
-from fedaudit.audit.request import WatchRequest
+from fedaudit.audit.request import ForgetRequest, WatchRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults
+from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import canary_file
 from fedaudit.engine import factory
@@ -25,6 +27,9 @@ from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, round_rows
 
 if TYPE_CHECKING:
     from fedaudit.engine.factory import AnyEngine
+
+R = TypeVar("R", WatchRequest, ForgetRequest)
+InputsT = TypeVar("InputsT", bound="RecordInputs[Any]")
 
 
 @dataclass(kw_only=True)
@@ -40,17 +45,23 @@ class WatchMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchInputs(Inputs[WatchRequest]):
-    """A member's records, and the global models that are tested."""
+class RecordInputs(Inputs[R]):
+    """A member's own records, and records like them that no training had."""
 
     own: InputFile
     held_out: records.HeldOut
     watched: WatchedRecords
+    canaries_sha256: str
+    """The SHA-256 of the file of canaries; empty without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchInputs(RecordInputs[WatchRequest]):
+    """A member's records, and the global models that are tested."""
+
     rounds: Mapping[int, Path]
     """The global adapter after each round, the audited one last."""
     round_sha256: Mapping[int, str]
-    canaries_sha256: str
-    """The SHA-256 of the file of canaries; empty without one."""
     memory: WatchMemory
     """What earlier reports on these rounds have read and asked."""
 
@@ -73,23 +84,9 @@ def resolve(
         raise InputError(f"{path} has no round yet: --follow waits for the first.")
     audited = resolve_target(request, reader)
     form = form_of(request, audited)
-    own = reader.corpus(request.ours, form)
-    held_out = records.read_held_out(request, audited, form, [own], reader=reader)
-    if held_out is None:
-        raise UsageError(
-            "Missing option '--held-out': name records like your own that you set aside at random "
-            "and gave to no training."
-        )
-    canaries = canary_file.read(request.canaries, reader.read) if request.canaries else None
     memory = memory or WatchMemory()
-    memory.watched = memory.watched or watched_records(
-        own.documents,
-        held_out.documents,
-        canaries,
-        heading=canaries.heading(form) if canaries else "",
-        references=request.references,
-        seed=request.seed,
-    )
+    read = read_records(request, audited, form, reader, memory.watched)
+    memory.watched = read["watched"]
     assert audited.federation is not None
     earlier = {
         entry.round: audited.federation.path / entry.adapter
@@ -97,44 +94,67 @@ def resolve(
         if 0 < entry.round <= (audited.round or 0)
     }
     facts = other_models.round_facts(earlier, reader)
-    canaries_sha256 = reader.sha256(request.canaries) if request.canaries else ""
-    if canaries_sha256:
-        facts["canaries"] = canaries_sha256
+    if read["canaries_sha256"]:
+        facts["canaries"] = read["canaries_sha256"]
     return WatchInputs(
         **common_inputs(request, audited, reader, facts),
-        own=own,
-        held_out=held_out,
-        watched=memory.watched,
+        **read,
         memory=memory,
         rounds=earlier,
-        canaries_sha256=canaries_sha256,
         round_sha256={n: adapters.fingerprint(p, reader.sha256) for n, p in earlier.items()},
     )
 
 
-def canary_files(watched: WatchedRecords, path: Path | None, sha256: str) -> list[InputFile]:
-    """Return the file of canaries as a report names it: as many records as were planted."""
-    if not watched.canaries or not path:
-        return []
-    sentences = tuple(
-        Document(id=str(n), text=canary.sentence)
-        for n, canary in enumerate(watched.canaries.planted)
+def read_records(
+    request: WatchRequest | ForgetRequest,
+    audited: AuditTarget,
+    form: PromptTemplate,
+    reader: InputReader,
+    watched: WatchedRecords | None = None,
+) -> dict[str, Any]:
+    """Return the fields of `RecordInputs`, `watched` as it is if it is known.
+
+    Raises UsageError without held-out records.
+    """
+    own = reader.corpus(request.ours, form)
+    held_out = records.read_held_out(request, audited, form, [own], reader=reader)
+    if held_out is None:
+        raise UsageError(
+            "Missing option '--held-out': name records like these that were set aside at random "
+            "and given to no training."
+        )
+    canaries = canary_file.read(request.canaries, reader.read) if request.canaries else None
+    watched = watched or watched_records(
+        own.documents,
+        held_out.documents,
+        canaries,
+        heading=canaries.heading(form) if canaries else "",
+        references=request.references,
+        seed=request.seed,
     )
-    return [InputFile(path=path, documents=sentences, sha256=sha256)]
+    sha256 = reader.sha256(request.canaries) if request.canaries else ""
+    return {"own": own, "held_out": held_out, "watched": watched, "canaries_sha256": sha256}
+
+
+class RecordPipeline(AuditPipeline[InputsT]):
+    """Asks models about a member's records, whose annotation is not used."""
+
+    def annotate_files(self) -> Sequence[InputFile]:
+        """Return own and held-out records, and the canaries: as many records as were planted."""
+        inputs, path = self.inputs, self.request.canaries
+        files = [inputs.own, inputs.held_out.file]
+        if not inputs.watched.canaries or not path:
+            return files
+        sentences = tuple(
+            Document(id=str(n), text=canary.sentence)
+            for n, canary in enumerate(inputs.watched.canaries.planted)
+        )
+        return [*files, InputFile(path=path, documents=sentences, sha256=inputs.canaries_sha256)]
 
 
 @dataclass(kw_only=True)
-class WatchPipeline(AuditPipeline[WatchInputs]):
+class WatchPipeline(RecordPipeline[WatchInputs]):
     """Tests the global model of every round."""
-
-    def annotate_files(self) -> Sequence[InputFile]:
-        """Return own and held-out records, whose annotation is not used, and the canaries."""
-        inputs = self.inputs
-        files = [inputs.own, inputs.held_out.file]
-        return [
-            *files,
-            *canary_files(inputs.watched, self.request.canaries, inputs.canaries_sha256),
-        ]
 
     def load_engine(self) -> "tuple[AnyEngine, str]":
         """Return the engine, loaded once for all reports unless its server ends with each."""

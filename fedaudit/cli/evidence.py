@@ -41,7 +41,7 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
     if any(check.state == "differs" for check in checks):
         print_note("Not signed: something differs from what the report says.")
         return DIFFERS
-    statement = attestation.statement(report, content, _inputs(report, checks))
+    statement = attestation.statement(report, content, _inputs(checks))
     write_output(attestation_path, attestation.sign(statement, signer), ATTESTATION)
     print_note(f"Written: {attestation_path}")
     return 0
@@ -82,13 +82,8 @@ def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
     return [replace(check, state="same", why=f"signed at {timestamp} with the key of {key.name}")]
 
 
-def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[str, Any]]:
-    """Return in-toto's descriptors of what was audited.
-
-    An input that is not at hand has the report's digest. In an earlier version's report, those of
-    adapters and bases are left out: no one can tell which of their files they cover.
-    """
-    has_base_hash = "base_sha256" in report["target"]
+def _inputs(checks: "Sequence[Check]") -> list[dict[str, Any]]:
+    """Return in-toto's descriptors of what was audited: the report's where it is not at hand."""
     return [
         {
             "name": check.name,
@@ -96,7 +91,7 @@ def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[s
             "annotations": {"kind": check.kind, "checked": check.state == "same"},
         }
         for check in checks
-        if check.digest and (has_base_hash or check.state == "same" or "sha256" in check.digest)
+        if check.digest
     ]
 
 

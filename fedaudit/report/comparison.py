@@ -16,7 +16,7 @@ from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.verdict.criteria import DEFAULT, drop_name
+from fedaudit.report.verdict.criteria import drop_name
 from fedaudit.report.verdict.recheck import recheck
 
 COMPARED_METRICS = frozenset(
@@ -250,9 +250,10 @@ def questions_differ(first: Row, second: Row) -> bool:
 
 def policy_difference(first: Row, second: Row) -> str:
     """Return a note that two verdicts were made under different limits; empty if they were not."""
-    if _limits(first) == _limits(second):
+    policies = [report["verdict"].get("policy", {}) for report in (first, second)]
+    if drop_name(policies[0]) == drop_name(policies[1]):
         return ""
-    names = [make_visible(str(_policy(report).get("name", ""))) for report in (first, second)]
+    names = [make_visible(str(policy.get("name", ""))) for policy in policies]
     if names[0] == names[1]:
         return f"The reports were judged under different limits, both called {names[0]}."
     return f"The reports were judged under different policies: {', then '.join(names)}."
@@ -265,18 +266,6 @@ def _seeds(report: Row) -> set[str]:
 
 def _started(report: Row) -> datetime:
     return datetime.fromisoformat(report["run"]["started"])
-
-
-def _policy(report: Row) -> dict[str, Any]:
-    """Return the policy of a verdict, with defaults for limits that earlier versions did not write.
-
-    The policy need not be valid: `Policy` may refuse values that an earlier version accepted.
-    """
-    return {**DEFAULT.table(), **report["verdict"].get("policy", {})}
-
-
-def _limits(report: Row) -> dict[str, Any]:
-    return drop_name(_policy(report))
 
 
 def _attack_options(report: Row) -> dict[str, Mapping[str, Any]]:
