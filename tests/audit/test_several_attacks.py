@@ -15,8 +15,18 @@ from fedaudit.report.verdict.policy import judge
 OPTIONS = {"context": 6, "samples": 2, "new_tokens": 4}
 
 
+@pytest.fixture(scope="module")
+def few(federation, tmp_path_factory):
+    """Return files with a few documents of each of the two clients."""
+    folder = tmp_path_factory.mktemp("few")
+    for name in ("c0", "c1"):
+        lines = (federation.path / f"data/{name}.jsonl").read_text().splitlines(keepends=True)
+        (folder / f"{name}.jsonl").write_text("".join(lines[:4]))
+    return [folder / "c0.jsonl", folder / "c1.jsonl"]
+
+
 @pytest.fixture
-def audited(federation, monkeypatch):
+def audited(federation, few, monkeypatch):
     """Return what audits with some attacks, and the questions that it asked of each model."""
     asked = []
     generate = LocalEngine.generate
@@ -29,7 +39,7 @@ def audited(federation, monkeypatch):
 
     def audit(*attacks, options=()):
         asked.clear()
-        own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
+        own, other = few
         request = ExtractionRequest(
             prefixes=own,
             victim=other,

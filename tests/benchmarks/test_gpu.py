@@ -77,7 +77,7 @@ def call(out):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """Run it to its end, once for all tests."""
+    """Run it to its end, once for all tests: about half a minute, which tests at night have."""
     out = tmp_path_factory.mktemp("gpu")
     return call(out), out
 
@@ -88,6 +88,7 @@ def test_what_a_bare_machine_lacks_is_hidden():
     assert not {"torch", "numpy", "tokenizers", "pluggy", "regex", "fedaudit"} & {*hidden}
 
 
+@pytest.mark.oracle
 def test_every_step_runs_with_the_packages_of_a_bare_machine(done):
     ran, out = done
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -102,6 +103,7 @@ def test_every_step_runs_with_the_packages_of_a_bare_machine(done):
     assert found["135M.training"]["steps"] == 1
 
 
+@pytest.mark.oracle
 def test_the_tables_have_a_number_for_every_step(done):
     _, out = done
     text = (out / "gpu.md").read_text()
@@ -119,6 +121,7 @@ def in_process(out, monkeypatch, *options):
     return gpu.main()
 
 
+@pytest.mark.oracle
 def test_a_further_call_does_only_what_is_missing(steps, done, tmp_path, monkeypatch, capsys):
     _, out = done
     kept = json.loads((out / "gpu.json").read_text())

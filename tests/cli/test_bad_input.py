@@ -1,9 +1,9 @@
 """Every mistake is one clear line and the documented exit code."""
 
+import io
 import json
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -338,7 +338,7 @@ def test_a_base_with_weights_that_nobody_trained(run):
     run.refused(3, *words, says="39 of its tensors are missing")
 
 
-def test_a_model_s_code_is_not_even_asked_about(run):
+def test_a_model_s_code_is_not_even_asked_about(run, monkeypatch):
     from fedaudit import nano
 
     shutil.copytree(nano.folder(), "model")
@@ -346,15 +346,8 @@ def test_a_model_s_code_is_not_even_asked_about(run):
     table = json.loads(Path("model/config.json").read_text())
     table |= {"model_type": "unheard-of", "auto_map": {"AutoConfig": "evil.C"}}
     Path("model/config.json").write_text(json.dumps(table))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     words = ["extract", "--prefixes", "good.jsonl", "--target", "./model", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedaudit", *words],
-        check=False,
-        input="y\n" * 9,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (3, "")
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert "custom code" in done.stderr
+    run.refused(3, *words, says="custom code")
+    assert sys.stdin.read(2) == "y\n"
     assert not Path("witness").exists()

@@ -56,7 +56,7 @@ def test_a_terminal_without_unicode_gets_something_else_and_the_same_code(tmp_pa
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("plugins",), ("doctor",), ("--help",), ("extract", "--help")])
+@pytest.mark.parametrize("words", [("plugins",), ("extract", "--help")])
 def test_every_command_prints_there(words):
     code, out, err = run(*words, **ASCII[1])
     assert (code, err) == (0, "")

@@ -16,7 +16,6 @@ import pytest
 from fedaudit import cli
 from fedaudit.cli.streams import Streams
 
-SCRIPT = Path(fake_audit.__file__)
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
     *("--target", "fedaudit-nano", "--adapter", "lora", "--out", "out"),
@@ -101,11 +100,6 @@ def run(here, *words, **options):
     """Run fedaudit in a process of its own; a verdict before its words is the report's."""
     verdict = words[0] if words[0] in ("pass", "fail") else ""
     return fork.run(*words[bool(verdict) :], cwd=here, verdict=verdict, **options)
-
-
-def command(*words):
-    """Return the words that run the same in a new interpreter."""
-    return [sys.executable, str(SCRIPT), "SIGKILL", "0", "log", *map(str, words)]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +231,7 @@ def test_output_that_is_closed_keeps_the_code_and_the_report(here, known):
 
 def test_the_shell_closes_the_output(here):
     words = ["extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano"]
-    words = ["bash", "-c", '"$@" >&-', "bash", *command(*words)]
+    words = ["bash", "-c", '"$@" >&-', "bash", sys.executable, "-m", "fedaudit", *words]
     done = subprocess.run(words, cwd=here, check=False, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 3
     assert "standard output: it is closed." in done.stderr.splitlines()[-1]
@@ -260,21 +254,14 @@ def test_a_full_disk_under_the_output_is_no_success(here, known):
 def test_a_stream_without_unicode_shows_escapes_that_json_reads(here):
     """In a new interpreter: it takes the streams' encoding from its environment."""
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-
-    def run(*words):
-        options = {"cwd": here, "env": env, "capture_output": True, "text": True}
-        done = subprocess.run(command(*words), check=False, **options)
-        assert "Traceback" not in done.stderr
-        return done
-
-    assert run("extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano").returncode == 3
-    assert run(*SUPERSET).returncode == FAILED
+    assert run(here, *SUPERSET).returncode == FAILED
     path = here / "out/report.json"
     report = json.loads(path.read_text("utf-8"))
     report["limits"] = ["被告 😀 é"]
     path.write_text(json.dumps(report), "utf-8")
-    shown = run("report", "out", "--format", "json")
-    assert (shown.returncode, shown.stdout.isascii()) == (0, True)
+    words = [sys.executable, "-m", "fedaudit", "report", "out", "--format", "json"]
+    shown = subprocess.run(words, cwd=here, env=env, check=False, capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr, shown.stdout.isascii()) == (0, "", True)
     assert json.loads(shown.stdout)["limits"] == report["limits"]
 
 

@@ -23,16 +23,19 @@ training = { steps = 4, learning_rate = 5e-3 }
 [[study]]
 name = "fedavg"
 attacks = ["contextual"]
+options = { contextual = { samples = 3, new_tokens = 8 } }
 quick = true
 [[study]]
 name = "again"
 attacks = ["contextual"]
+options = { contextual = { samples = 3, new_tokens = 8 } }
 attacker = "c1"
 victim = "c0"
 [[study]]
 name = "fedprox"
 simulate = { aggregation = "fedprox" }
 attacks = ["contextual"]
+options = { contextual = { samples = 3, new_tokens = 8 } }
 [[claims]]
 id = "sure"
 source = "nowhere"
@@ -118,6 +121,7 @@ def test_pairs_the_central_model_and_a_masked_federation(run):
 [[study]]
 name = "pairs"
 attacks = ["contextual"]
+options = { contextual = { samples = 3, new_tokens = 8 } }
 matrix = true
 [[study]]
 name = "central"
@@ -127,6 +131,7 @@ model = "central"
 name = "masked"
 simulate = { defenses = [{ name = "scrub", style = "asterisks" }] }
 attacks = ["contextual"]
+options = { contextual = { samples = 3, new_tokens = 8 } }
 """
     )
     done = run("reproduce", "more.toml", "--json", "more.json", "--quiet")

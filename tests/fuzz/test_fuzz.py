@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sandbox import judged
 from targets import OUT, TARGETS
 
-CASES = int(os.environ.get("FUZZ_CASES", "1000"))
+CASES = int(os.environ.get("FUZZ_CASES", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 NUMBERS = st.integers(0, 2**64 - 1)
 

@@ -34,6 +34,9 @@ HOSTILE = {
     "long": "x" * 300,
     "cjk": "张三的身份证号码是" * 12,
 }
+"""Text of models and strangers; each renderer is tested with all of it."""
+HOSTILE_KINDS = ("csi", "newline", "bidi", "markup", "html", "pipe", "long", "cjk")
+"""One of each kind, for tables and charts, which renderers show."""
 
 
 def coverage(hits, n, *, plugin="contextual", **scope):

@@ -190,6 +190,7 @@ def test_members_must_agree_on_the_audit(files, members, run):
     run.refused(3, "joint", "ask", "a", says="budget")
 
 
+@pytest.mark.oracle  # the first test above compares the same, without a model
 def test_a_real_federation(federation, members, run, empty_folder):
     group = members("c0", "c1")
     clients = {name: federation.path / f"data/{name}.jsonl" for name in group.names}

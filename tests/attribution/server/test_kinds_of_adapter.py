@@ -123,10 +123,11 @@ def test_estimates_are_answered_as_by_peft_under_the_clients_configuration(kind,
     engine = LocalEngine(fresh(kind, base))
     targets = [Target(name=str(folder), adapter=str(folder)) for folder in folders]
     answered = engine.answers(targets, [IDS[:4], IDS[2:6]], new=3)
+    plain = fresh(kind, base)
     for target, folder, rows in zip(targets, folders, answered, strict=True):
         config = json.loads((place / "rounds/000/global" / adapters.CONFIG).read_text())
         adapters.write(adapters.read(folder), config, tmp_path / "same")
-        wanted = by_peft(fresh(kind, base), tmp_path / "same")
+        wanted = by_peft(plain, tmp_path / "same")
         assert engine.score(target, [IDS])[0] == pytest.approx(wanted, rel=1e-5, abs=3e-5)
         assert rows == engine.answers([target], [IDS[:4], IDS[2:6]], new=3)[0]
 

@@ -141,9 +141,9 @@ def shown(browser, pages):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_on_a_screen(shown, name, width, scheme):
+    """Colours depend on the scheme alone, and places on the width."""
     from axe_playwright_python.sync_playwright import Axe
 
     page = shown(name, width, scheme)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from example_report import COSTS, HOSTILE, coverage, hostile
+from example_report import COSTS, HOSTILE, HOSTILE_KINDS, coverage, hostile
 from gated_report import (
     KEYS,
     attacked,
@@ -181,7 +181,7 @@ def test_the_hostile_report_has_every_table():
     assert len(table(hostile("x").measurements, "Costs").rows) == len(COSTS)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE_KINDS)
 def test_hostile_text_stays_in_its_cells(name):
     def shape(text):
         document = hostile(text).to_json()

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from example_report import HOSTILE
+from example_report import HOSTILE, HOSTILE_KINDS
 from memorized_report import CLIENTS, document, memorized, passages, ratio, seen
 from svg_shapes import squares, texts
 
@@ -119,7 +119,7 @@ def test_a_map_of_nothing_and_of_many_can_be_drawn():
     html.render(document(memorized(clients=many)))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE_KINDS)
 def test_hostile_names_of_clients_and_documents_sleep(name):
     rows = memorized(clients=("c0", HOSTILE[name]))
     report = document(rows, passages(document=HOSTILE[name]))
