@@ -16,7 +16,7 @@ from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.verdict.criteria import drop_name
+from fedaudit.report.verdict.criteria import DEFAULT, drop_name
 from fedaudit.report.verdict.recheck import recheck
 
 COMPARED_METRICS = frozenset(
@@ -250,7 +250,8 @@ def questions_differ(first: Row, second: Row) -> bool:
 
 def policy_difference(first: Row, second: Row) -> str:
     """Return a note that two verdicts were made under different limits; empty if they were not."""
-    policies = [report["verdict"].get("policy", {}) for report in (first, second)]
+    # A verdict that names no policy was made under the default's limits.
+    policies = [report["verdict"].get("policy", DEFAULT.table()) for report in (first, second)]
     if drop_name(policies[0]) == drop_name(policies[1]):
         return ""
     names = [make_visible(str(policy.get("name", ""))) for policy in policies]

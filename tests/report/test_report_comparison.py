@@ -138,16 +138,6 @@ def test_limits_are_compared_and_not_the_names_of_policies():
     assert note == "The reports were judged under different limits, both called default."
 
 
-def test_a_limit_that_an_earlier_version_did_not_write_is_the_default():
-    older = asked(policy=Policy())
-    del older["verdict"]["policy"]["membership_fpr"]
-    assert caveats(older, asked(policy=Policy())) == []
-    older["verdict"]["policy"]["power"] = 0.4
-    doubt, note = caveats(older, asked())
-    assert doubt.startswith("The first report: Do not rely on this report: its measurements cannot")
-    assert note == "The reports were judged under different limits, both called default."
-
-
 def test_the_wrong_order_is_said():
     later = asked(started="2026-01-02T01:30:00+01:00")  # half an hour later, in another zone
     assert caveats(asked(), later) == []
