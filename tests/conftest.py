@@ -119,6 +119,14 @@ def golden(request):
 
 
 @pytest.fixture
+def few_federations(monkeypatch):
+    """Have an attribution's report simulate few federations where it is not said how many."""
+    from fedaudit.attribution.decision import calibration
+
+    monkeypatch.setattr(calibration, "FEDERATIONS", 4)
+
+
+@pytest.fixture
 def forked_workers(monkeypatch):
     """Fork fedaudit's worker processes, which otherwise import torch anew; few tests need that."""
     import fork

@@ -18,7 +18,7 @@ from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
+pytestmark = pytest.mark.usefixtures("empty_folder", "few_federations")
 
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")

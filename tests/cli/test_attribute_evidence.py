@@ -14,7 +14,7 @@ from fedaudit.federation import adapters
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
+pytestmark = pytest.mark.usefixtures("empty_folder", "few_federations")
 
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")

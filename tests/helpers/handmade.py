@@ -228,9 +228,8 @@ def knows(target):
 
 
 def reading(monkeypatch, mark):
-    """Have every adapter asked by a ReadingEngine, which is returned; simulate few federations."""
+    """Have every adapter asked by a ReadingEngine; returns it."""
     from fedaudit.attribution import plaintext
-    from fedaudit.attribution.decision import calibration
     from fedaudit.attribution.owner import worker_pool
 
     engine = ReadingEngine(mark)
@@ -239,7 +238,6 @@ def reading(monkeypatch, mark):
         return engine
 
     engine_for.cache_clear = lambda: None
-    monkeypatch.setattr(calibration, "FEDERATIONS", 4)
     monkeypatch.setattr(worker_pool, "engine_for", engine_for)
     monkeypatch.setattr(plaintext, "engine_for", engine_for)
     return engine
