@@ -26,7 +26,7 @@ BASE, TUNED = True, False
 
 
 def variant(samples=3, **settings):
-    options = {"contextual": {"samples": samples}, "verbatim": {"documents": 4}}
+    options = {"contextual": {"samples": samples}}
     return Variant(name="v", attacks=ATTACKS, options=options, **settings)
 
 
