@@ -119,7 +119,7 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     assert calibration.simulated_federations(replace(scores, rounds=()), 5) == 0
 
 
-def decided(scores, folder, federations=0, **more):
+def decided(scores, folder, **more):
     """Return the report of a decision over scores alone."""
     return reporting.decided_report(
         scores,
@@ -127,7 +127,6 @@ def decided(scores, folder, federations=0, **more):
         threshold=4.0,
         alpha=0.01,
         start_time=pipeline.datetime.now(pipeline.UTC),
-        federations=federations,
         **more,
     ).to_json()
 
