@@ -3,7 +3,7 @@
 In the site's `local/privacy.json`, or in a job, as a filter of the task "train":
 
     {"path": "fedaudit.nvflare.WatchFilter", "args": {"ours": "/data/ours.jsonl",
-     "held_out": "/data/aside.jsonl", "out": "/data/watch", "lora": "/data/adapter_config.json"}}
+     "held_out": "/data/aside.jsonl", "out": "/data/watch", "lora": "/data/adapter"}}
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ class WatchFilter(DXOFilter):
     ) -> None:
         """Keep the settings, by the names under which NVFLARE writes them into a job.
 
-        `lora` is an adapter_config.json or its folder, `base` the model that it is on, unless the
+        `lora` is the folder of an adapter_config.json, `base` the model that it is on, unless the
         configuration names it; `{client}` in a path is the site's name.
         """
         super().__init__([DataKind.WEIGHTS], None)
@@ -63,8 +63,7 @@ class WatchFilter(DXOFilter):
                 "ours": self.ours, "held_out": self.held_out, "out": self.out,
                 "canaries": self.canaries,
             }  # fmt: skip
-            path = Path(self.lora)
-            config = adapters.read_config(path if path.is_dir() else path.parent)
+            config = adapters.read_config(Path(self.lora))
             options = {
                 "limit": self.limit, "references": self.references, "template": self.template,
             }  # fmt: skip

@@ -70,7 +70,7 @@ def test_a_federation_is_audited(started, tmp_path):
     assert lines[0] == f"verdict: {document['verdict']['status']}" == "verdict: fail"
     leaked = [int(line.split()[1]) for line in lines if line.startswith("leaked: ")]
     assert sum(leaked) == len(document["findings"]) > 0
-    assert "not tried: membership_inference: there are no untrained records" in done.stdout
+    assert "not tried: membership_inference: there are no held-out records" in done.stdout
 
 
 def test_an_adapter_is_audited_and_the_exit_code_is_the_verdicts(started, tmp_path):

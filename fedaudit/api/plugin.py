@@ -144,7 +144,7 @@ class Attack(Plugin, ABC):
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False
-    """Whether it compares what it finds with `held_out`: untrained records."""
+    """Whether it compares what it finds with `held_out`: records that no training saw."""
     asks_held_out: ClassVar[bool] = False
     """Whether it asks the requests of `held_out`."""
     reads_clients: ClassVar[bool] = False

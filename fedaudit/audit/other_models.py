@@ -206,13 +206,16 @@ def find_participation(
     """Return whether the client whose records are tried trained in these rounds and the audited.
 
     Its file is the one in the federation's folder, or has its name. Empty if it trained in all or
-    none of them, for records of no client, or where a round does not say who trained.
+    none of them, for records of no client, where a round does not say who trained, and for an
+    imported federation: it may lack rounds, in which others would have trained unseen.
     """
     federation, earlier = audited.federation, {*rounds}
     path = request.victim_path or request.input_path
     if federation is None or audited.round is None or not earlier:
         return {}
     manifest = federation.manifest
+    if manifest.imported is not None:
+        return {}
     homes = {(federation.path / c.data).resolve(): c.id for c in manifest.clients if c.data}
     client = homes.get(path.resolve(), path.stem)
     if client not in {c.id for c in manifest.clients}:

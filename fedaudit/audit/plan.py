@@ -256,7 +256,7 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     if material.victim is None:
         yield "verbatim", "only the attacker's records are available: name some with --victim"
     if material.victim and not material.held_out:
-        yield "membership", "there are no untrained records: name some with --held-out"
+        yield "membership", "there are no held-out records: name some with --held-out"
     if material.audited.federation and (why := _no_updates(material)):
         yield "reconstruction", why
     if len(material.clients) < 2:

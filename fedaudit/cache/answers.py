@@ -360,7 +360,9 @@ def remove(folder: Path) -> None:
     path = folder / FILE
     if os.path.lexists(path):
         if not _is_cache(path):
-            raise InputError(f"{path} is not a cache of answers that fedaudit wrote: move it away.")
+            raise InputError(
+                f"{path} is not a cache of answers that fedaudit wrote, or damaged: move it away."
+            )
         _unlink(path)
     with suppress(OSError):  # it is not there, or not empty
         folder.rmdir()

@@ -89,7 +89,7 @@ EXAMPLES = {
     ),
     "data": (
         "fedaudit data alpaca alpaca_data.json",
-        "fedaudit data pubmedqa ori_pqal.json ori_pqau.json --each 30000 --out questions.jsonl",
+        "fedaudit data pubmedqa pqa_artificial.parquet --each 30000 --out questions.jsonl",
     ),
 }
 """Two command lines for each command, the second with more options."""

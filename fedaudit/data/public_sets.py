@@ -25,10 +25,10 @@ Rows = Iterator[tuple[str, Mapping[str, Any]]]
 
 NO_ANSWER, COPIES, OUTSIDE, SHORT, DRAWN = (
     "without an answer",
-    "copies of another",
-    "of none of the recipe's groups",
+    "duplicates",
+    "in none of the recipe's groups",
     "shorter than 15 words",
-    "more than --each",
+    "over the --each limit",
 )
 """Why rows are left out."""
 SHORTEST = 15
@@ -77,7 +77,7 @@ def convert(name: str, files: Sequence[Path], each: int = 0) -> Converted:
                     seen.add(content)
                     result.records.append(record)
     if not result.records:
-        raise InputError(f"{files[0]} has no record of {name}.")
+        raise InputError(f"There is no record of {name} in {', '.join(map(str, files))}.")
     if each:
         _draw(result, each)
     return result
@@ -186,16 +186,20 @@ def _question(row: Mapping[str, Any]) -> Record:
     return _with(record, id=name, group=f"{group}/{name or _digest(record)[:12]}")
 
 
+CLASSES = ("BACKGROUND", "OBJECTIVE", "METHODS", "RESULTS", "CONCLUSIONS")
 CLASSIFY = (
-    "Please classify the following passage into one of the following categories: BACKGROUND, "
-    "OBJECTIVE, METHODS, RESULTS, or CONCLUSIONS."
+    "Please classify the following passage into one of the following categories: "
+    f"{', '.join(CLASSES[:-1])}, or {CLASSES[-1]}."
 )
 
 
 def _sentence(row: Mapping[str, Any]) -> Record:
     """PubMed RCT: the group is the class, over which the paper deals sentences to clients."""
-    record = _answered(CLASSIFY, row["text"], row["label"].upper(), "classification")
-    return _with(record, group=row["label"].upper())
+    label = row["label"].upper()
+    if label not in CLASSES:
+        raise KeyError("label")
+    record = _answered(CLASSIFY, row["text"], label, "classification")
+    return _with(record, group=label)
 
 
 AREAS = {
@@ -345,7 +349,7 @@ def _table(path: Path, header: Sequence[str] = ()) -> Rows:
         rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
         try:
             names = header or next(rows, [])
-            for cells in rows:
+            for cells in filter(None, rows):
                 yield f"line {rows.line_num}", dict(zip(names, cells, strict=False))
         except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"{path}, line {rows.line_num}: {error}.") from None
@@ -372,7 +376,7 @@ RECIPES: Mapping[str, Recipe] = {
     "medalpaca": Recipe("Medical Meadow of MedAlpaca, JSON", _instructions),
     "medinstruct": Recipe("MedInstruct-52k of AlpaCare and its test set, JSON", _instructions),
     "pubmed-rct": Recipe("PubMed 200k RCT: train.txt", _sentence, _abstract_lines),
-    "pubmedqa": Recipe("PubMedQA: ori_pqa*.json, or the hub's Parquet", _question, _whole),
+    "pubmedqa": Recipe("PubMedQA: ori_pqal.json, or the hub's Parquet", _question, _whole),
     "tab": Recipe("Text Anonymization Benchmark: echr_train.json, annotated", _anonymized),
     "ultrachat": Recipe("UltraChat, or its selection UltraChat-200k: JSONL or Parquet", _chat),
     "yelp": Recipe("Yelp's reviews: the academic JSONL, or Yelp Review Full", _review, _reviews),

@@ -37,8 +37,9 @@ def seen_documents(documents: Sequence[Document], share: float, seed: int) -> li
 def write_contaminated_base(config: Simulation, share: float, out: Path) -> None:
     """Train `config`'s base on `share` of its cases, in `out`, unless it is there.
 
-    It makes as many passes over them as the federation makes over its own records, by an adapter
-    with the federation's settings that is merged into the weights.
+    It makes as many passes over them as the federation makes over its own records, if all clients
+    train in all rounds, by an adapter with the federation's settings that is merged into the
+    weights. Held-out records are not among them.
     """
     from fedaudit.config import registry
     from fedaudit.engine.lora.adapter import merged_weights
@@ -48,7 +49,7 @@ def write_contaminated_base(config: Simulation, share: float, out: Path) -> None
 
     if out.exists():
         return
-    documents = initialization.documents(config)
+    _, documents = initialization.set_aside(config, initialization.documents(config))
     seen = seen_documents(documents, share, config.seed)
     base = trainer.plain_base(config.base, config.device, config.dtype)
     with TemporaryDirectory() as place, atomic_folder(out) as folder:

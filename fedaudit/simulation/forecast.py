@@ -179,8 +179,7 @@ def _documents(
     if config.client_data:
         clients, _ = read_client_files(config)
         return [len(share) for share in clients], [d for share in clients for d in share], ""
-    every = initialization.documents(config)
-    training = every[0 if config.test else int(len(every) * config.held_out) :]
+    _, training = initialization.set_aside(config, initialization.documents(config))
     if shots := config.few_shot.each:
         training = training[: shots * config.few_shot.clusters]
     count = len(training)

@@ -85,13 +85,20 @@ def documents(config: Simulation) -> list[Document]:
     return result[: settings.limit] if settings.limit else result
 
 
+def set_aside(
+    config: Simulation, all_documents: Sequence[Document]
+) -> tuple[list[Document], list[Document]]:
+    """Return the documents that are held out, and those that are dealt to clients."""
+    count = 0 if config.test else int(len(all_documents) * config.held_out)
+    return list(all_documents[:count]), list(all_documents[count:])
+
+
 def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> DataSplit:
     """Deal `all_documents`, or a few per cluster, to the clients; `base` computes embeddings.
 
     Held-out documents are set aside before the few documents are drawn.
     """
-    n_held_out = 0 if config.test else int(len(all_documents) * config.held_out)
-    held_out, training = list(all_documents[:n_held_out]), list(all_documents[n_held_out:])
+    held_out, training = set_aside(config, all_documents)
     if config.test:
         held_out = _read_test(config, training)
     labels: list[int] | None = None

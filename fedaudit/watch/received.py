@@ -39,7 +39,7 @@ class ReceivedModels:
         self._paths, self._config, self._options = paths, config, options
         self._base = base or str(config.get("base_model_name_or_path") or "")
         if not self._base:
-            raise UsageError("The LoRA configuration names no base model: give the test its base.")
+            raise UsageError("The LoRA configuration names no base model: set base.")
         self._members: dict[str, MemberWatch] = {}
 
     def test(self, client: str, sent: "Mapping[str, torch.Tensor]") -> str:

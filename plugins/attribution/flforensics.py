@@ -127,7 +127,7 @@ class FLForensics(Attributor):
     def _texts(self, context: AttributionContext) -> list[Texts]:
         """Return the clean texts as tokens, and those that each mark makes of the same texts."""
         if not context.texts:
-            raise InputError(f"{self.name} needs untrained texts, and there are none.")
+            raise InputError(f"{self.name} needs texts that no training saw, and there are none.")
         clean = [
             Document(id=f"clean-{index}", text=text)
             for index, text in enumerate(context.texts[: self.documents])

@@ -194,7 +194,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(here, run):
     assert sorted(here.rglob("*")) == before or (here / "log").exists()
     assert not Path("runs").exists()
     for text in ("extraction (contextual, verbatim, untargeted, benign)", "continuations",
-                 "at most", "Left out", "membership: there are no untrained",
+                 "at most", "Left out", "membership: there are no held-out",
                  "  Memory: about", "  Disk: about", "cannot show"):  # fmt: skip
         assert text in done.out
     assert max(map(len, done.out.splitlines())) <= 80

@@ -20,7 +20,7 @@ def test_records_for_a_simulation(run):
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
         "alpaca.jsonl: 30 records",
-        "  left out, copies of another: 1",
+        "  left out, duplicates: 1",
     ]
     said = run("simulate", "--profile", "fed_pii", "--set", "data=alpaca.jsonl", "--dry-run")
     assert said.code == 0, said.err

@@ -243,13 +243,14 @@ def test_reviews_without_a_header(tmp_path):
     [
         ("alpaca", [{"instruction": "a"}], r"record 1: not a row of the data set alpaca: 'output'"),
         ("tab", [{"doc_id": "a", "text": "b", "annotations": []}], "record 1: not a row"),
-        ("alpaca", [{**instructions(1), "output": ""}], "has no record of alpaca"),
-        ("alpaca", [], "has no record"),
+        ("pubmed-rct", "A note without a class.\n", "line 1: not a row of the data set pubmed-rct"),
+        ("alpaca", [{**instructions(1), "output": ""}], "There is no record of alpaca in"),
+        ("alpaca", [], "There is no record"),
     ],
 )
 def test_a_row_of_another_form_is_named(tmp_path, name, rows, says):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps(rows))
+    path.write_text(rows if isinstance(rows, str) else json.dumps(rows))
     with pytest.raises(InputError, match=says):
         convert(name, [path])
 

@@ -57,7 +57,7 @@ def options(tmp_path):
         "ours": str(tmp_path / "{client}.jsonl"),
         "held_out": str(tmp_path / "{client}-aside.jsonl"),
         "out": str(tmp_path / "watch/{client}"),
-        "lora": str(tmp_path / "lora/adapter_config.json"),
+        "lora": str(tmp_path / "lora"),
     }
 
 

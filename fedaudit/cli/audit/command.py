@@ -43,7 +43,7 @@ def audit(
         Path | None,
         typer.Option(
             "--held-out",
-            help="Untrained records; default: those that a simulation held out.",
+            help="Records that no training saw; default: those that a simulation held out.",
         ),
     ] = None,
     canaries: Annotated[

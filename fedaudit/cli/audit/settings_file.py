@@ -26,7 +26,7 @@ ROLES = {
 COMMENTS = {
     "prefixes": "your own records: the attacker's",
     "victim": "the records that must not come out",
-    "held-out": "untrained records like the victim's: without them no membership test",
+    "held-out": "records like the victim's that no training saw: without them no membership test",
     "policy": "default, strict, research, or a file of your own",
     "party": "what pages call the parties",
     "pattern": "kinds of personal data of your own",

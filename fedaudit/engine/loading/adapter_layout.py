@@ -45,7 +45,9 @@ def writer_version(config: Mapping[str, Any], path: Path) -> Version | None:
     try:
         return Version(str(said).partition("@")[0])
     except InvalidVersion:
-        raise InputError(f"{path} is not a LoRA configuration: its peft_version is none.") from None
+        raise InputError(
+            f"{path} is not a LoRA configuration: its peft_version is not a version."
+        ) from None
 
 
 def renamed(

@@ -5,7 +5,7 @@ models of a sequence a record was inserted, the test compares these, since the l
 dilutes what the record left. They test parameters; here the change of a text's loss in each round
 is taken to be normal, and the score is the logarithm of the likelihood ratio for a shift of one
 standard deviation in every round in which the client trained. The other rounds show what the text
-gains from anybody's training.
+gains when others train.
 """
 
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ def regurgitation(report: Row) -> Answer:
         and row["value"] is not None
     ]
     if not control:
-        caveat = "No untrained text was compared with."
+        caveat = "It was compared with no held-out text."
         return Answer("in part", f"{results_text(rows)} {caveat}", tuple(rows))
     text = f"{results_text(rows)} Beside it: {results_text(control)}"
     return Answer("answered", text, (*rows, *control[:MOST_ROWS]))

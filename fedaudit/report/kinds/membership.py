@@ -263,7 +263,7 @@ def _status(
             f"{name}: {n:,} records can be told from held-out ones by {MEANS[score]} "
             f"(p = {min(adjusted):.2g})."
         )
-    if why := _low_ranks(bounds, policy.level) or _too_few_groups(bounds, needed):
+    if why := _low_ranks(score, bounds, policy.level) or _too_few_groups(bounds, needed):
         return "inconclusive", f"{name}: {why}"
     at_rate = [row for row in bounds if row.scope.get("fpr") == FPR]
     rate = next((row for row in at_rate if row.metric == "tpr"), None)
@@ -283,15 +283,19 @@ def _status(
     return "pass", f"{summary}, no more than chance may give."
 
 
-def _low_ranks(bounds: Sequence[Measurement], level: float) -> str:
+def _low_ranks(score: str, bounds: Sequence[Measurement], level: float) -> str:
     """Return a note if members score lower than held-out records; empty if chance may."""
     row = next((row for row in bounds if row.scope.get("test") == LOW_RANKS), None)
     if row is None or row.value is None or row.value > level:
         return ""
+    lower = {
+        "reference": f"the model knows these {row.n or 0:,} records worse than held-out ones",
+        "rounds": f"these {row.n or 0:,} records became less likely in their client's rounds than "
+        "held-out ones",
+    }
     return (
-        f"the model knows these {row.n or 0:,} records worse than held-out ones (p = "
-        f"{row.value:.2g}), which training does not do: the two sets differ in something else, "
-        "such as form, source or time, which may hide what was learnt."
+        f"{lower[score]} (p = {row.value:.2g}), which training does not do: the two sets differ in "
+        "something else, such as form, source or time, which may hide what was learnt."
     )
 
 

@@ -89,7 +89,7 @@ class Membership(Attack):
         records = context.attacked_documents
         if context.held_out is None:
             raise InputError(
-                f"{self.name} compares with untrained records: name some with --held-out."
+                f"{self.name} compares with held-out records: name some with --held-out."
             )
         exclusive = _exclusive_records(context)
         if records and not exclusive:
@@ -169,8 +169,8 @@ class Membership(Attack):
         )
         yield (
             f"{self.name}: the best of several scores is chosen on the same records as its rate "
-            "is measured on, so the verdict uses a score that was fixed beforehand, the "
-            "reference score."
+            "is measured on, so the verdict uses scores that were fixed beforehand: the reference "
+            "score and, where a client trained in some rounds only, that of the rounds."
         )
         if by_text is None:
             yield f"{self.name}: it is not known whether the texts alone tell the sets apart."

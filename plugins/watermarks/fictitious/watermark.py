@@ -59,14 +59,14 @@ class Fictitious(Watermark):
     options: int = 50
     """How many values each attribute may have: one guess in so many is right."""
     nulls: int = 100
-    """Untrained entities that the teacher is asked about; 0: only the guess rate is
+    """Entities that no training saw, which the teacher is asked about; 0: only the guess rate is
     used."""
     null_names: int = 20
     """How many names these share: an answer does not depend on the values it is compared with."""
     null_every: int = 5
     """Each such entity is asked about with one question in so many, in turns."""
     strangers: int = 256
-    """Untrained entities that a model under test is also tested for, each with as many
+    """Entities that no training saw, which a model is also tested for, each with as many
     questions as the mark's own, to see how far Z comes by chance. 0, the paper's, tests none."""
     stranger_names: int = 6
     """How many names these share: the mark's questions are asked so many times more."""

@@ -39,6 +39,8 @@ def scores(*rounds):
                 round=number,
                 reference={"m": score(0.0, reference)},
                 clients={"a": {"m": score(z, null)}},
+                strength={"a": 1.0},
+                effective={"a": 1.0},
             )
             for number, (z, null, reference) in enumerate(rounds, 1)
         ),

@@ -173,7 +173,7 @@ def test_without_marks_nobody_is_flagged(world):
 
 
 def test_texts_that_nobody_trained_on_are_needed(world):
-    with pytest.raises(InputError, match="flforensics needs untrained texts"):
+    with pytest.raises(InputError, match="flforensics needs texts that no training saw"):
         FLForensics().attribute(world.trial(texts=()))
 
 
