@@ -21,7 +21,10 @@ def data(
         typer.Option("--out", parser=file_to_write, help="Where the records go (NAME.jsonl)."),
     ] = None,
     each: Annotated[
-        int, typer.Option("--each", min=0, help="Keep at most N records of each corpus (0: all).")
+        int,
+        typer.Option(
+            "--each", min=0, max=100_000_000, help="Keep at most N records of each corpus (0: all)."
+        ),
     ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT if it exists.")] = False,
 ) -> int:
