@@ -71,7 +71,7 @@ def test_that_a_seed_is_no_secret_is_a_limit_of_pseudonyms_alone(tmp_path):
         max_length=8, seed=0,
     )  # fmt: skip
     (limit,) = registry.create("defense", "scrub", {"style": "pseudonym"}).deploy(finished).limits
-    assert "whoever knows it can test" in limit
+    assert "anyone who knows it can test" in limit
     assert registry.create("defense", "scrub", {"style": "mask"}).deploy(finished).limits == ()
 
 
