@@ -406,7 +406,7 @@ def tamper(bundle):
         (tamper, "SHA-256"),
         (
             lambda b: rewrite(b / "report.json", lambda t: t["run"].update(command="x")),
-            "no report of",
+            "is not a report of",
         ),
         (lambda b: (b / "scores.json").write_text("{}"), "holds no scores"),
         (
