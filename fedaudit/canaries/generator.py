@@ -195,7 +195,7 @@ def _secrets(
     space: SecretSpace, request: CanaryRequest, rng: random.Random, corpus_text: str
 ) -> tuple[list[str], list[str]]:
     """Return secrets to plant and controls, of which no corpus holds any."""
-    # Some secrets are no one's: without references there is no rank.
+    # Secrets that no client was given are compared with: without references a rank cannot be had.
     total = request.count + max(request.controls, REFERENCES)
     drawn_secrets, secrets = set[str](), list[str]()
     while len(secrets) < total:

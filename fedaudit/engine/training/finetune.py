@@ -83,7 +83,7 @@ def tune(
 
     The engine's model is used for it and left as it was. On a CPU the result follows from the
     arguments alone; a small model runs in one thread there. Raises InputError for an adapter that
-    is not plain LoRA or of another base, and UsageError where a loss is no longer a number.
+    is not plain LoRA or of another base, and UsageError where a loss becomes NaN or infinite.
     """
     with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
         with fused_lora(model, NAME):
