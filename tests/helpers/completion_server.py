@@ -41,7 +41,8 @@ class HonestServer:
     without: frozenset = frozenset()
     starts: tuple = ()
     """Tokens that it puts before a prompt that is text."""
-    requests: int = 0
+    seedless: int = 0
+    """How many were answered, under a lock: each that has no seed gets another."""
     change: object = None
     """Called with the request, may return an answer in place of the honest one."""
     quirks: frozenset = frozenset()
@@ -58,7 +59,6 @@ class HonestServer:
         return Server(self.reply)
 
     def reply(self, request):
-        self.requests += 1
         if self.change and (found := self.change(request)) is not None:
             return found
         if request["path"] == "/v1/models":
@@ -145,7 +145,8 @@ class HonestServer:
             top_k=of("top_k", 0),
             top_p=of("top_p", 1.0),
         )
-        asked = of("seed", self.requests + 10**6)
+        self.seedless += 1
+        asked = of("seed", self.seedless + 10**6)
         return how, of("n", 1), self.seed if asked == query_seed(self.seed, prompt, 0) else asked
 
     def logprobs(self, target, prompt, body):
