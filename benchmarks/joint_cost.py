@@ -10,13 +10,19 @@ what a member does for each of the others is multiplied.
 import argparse
 import random
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedaudit.extraction.controls import sample_controls
-from fedaudit.joint import keys
-from fedaudit.joint.intersection import Asker, Holder, padded_size
+from fedaudit.joint import exchange, keys
+from fedaudit.joint.elements import BINS, Elements
+from fedaudit.joint.exchange import ANSWER, ASK, REQUEST, SETUP, Message
+from fedaudit.joint.intersection import Asker, Holder, padded_bin
 from fedaudit.nano.people import invent
 
 WORDS = (
@@ -53,14 +59,16 @@ def completions_of(rng: random.Random, strings: list[str], count: int) -> Iterat
 
 @contextmanager
 def timed(name: str, times: int = 1) -> Iterator[None]:
-    """Print the processor time of a step, and of what a member does for all others."""
+    """Print a step's processor time, that for all others, and the peak of memory so far."""
     began = time.process_time()
     yield
     seconds = time.process_time() - began
-    print(f"{name:<42} {seconds:>8.1f} s  x {times} = {seconds * times / 60:>6.1f} min", flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{name:<42} {seconds:>8.1f} s  x {times} = {seconds * times / 60:>6.1f} min  "
+          f"{peak:.2f} GiB", flush=True)  # fmt: skip
 
 
-def measure(members: int, targets: int, completions: int) -> None:
+def measure(members: int, targets: int, completions: int, folder: Path) -> None:
     """Run every step for a pair of members, and print what it cost."""
     rng, others = random.Random(0), members - 1
     ours, theirs = strings_of(rng, targets), strings_of(rng, targets)
@@ -68,34 +76,47 @@ def measure(members: int, targets: int, completions: int) -> None:
     their_texts = list(records_of(rng, list(theirs)))
     with timed("controls and keys of a member's strings"):
         controls = dict(sample_controls(ours, texts, seed=0))
-        asked = keys.asked_keys({*ours, *controls})
-    elements: set[str] = set()
+        asked = Elements(keys.asked_keys({*ours, *controls}))
+    elements = Elements()
     with timed("keys of completions and texts"):
         for model in (keys.TUNED, keys.BASE):
             for text in completions_of(rng, list(ours), completions):
                 elements.update(keys.answer_keys(model, text))
         drawn = len(elements)
-        elements.update(*map(keys.text_keys, their_texts))
-    size = padded_size(len(asked))
-    print(f"{len(ours):,} strings and {len(controls):,} controls: {len(asked):,} keys, {size:,} "
-          f"padded; {drawn:,} keys of completions and {len(elements) - drawn:,} of texts, "
-          f"{padded_size(len(elements)):,} padded")  # fmt: skip
-    holder, asker = Holder.new(), Asker.new()
+        for text in their_texts:
+            elements.update(keys.text_keys(text))
+    asked_size, size = padded_bin(asked) * BINS, padded_bin(elements) * BINS
+    print(f"{len(ours):,} strings and {len(controls):,} controls: {len(asked):,} keys, "
+          f"{asked_size:,} padded; {drawn:,} keys of completions and {len(elements) - drawn:,} of "
+          f"texts, {size:,} padded")  # fmt: skip
+    holder, asker, key = Holder.new(), Asker.new(), Ed25519PrivateKey.generate()
+    paths = {step: exchange.path_of(folder, step, "a") for step in (ASK, ANSWER)}
+
+    def read(step: str) -> Message:
+        return exchange.read(paths[step], key.public_key())
+
     with timed("setup: encrypt completions and texts"):
-        setup = holder.setup(sorted(elements), size)
+        setup = holder.setup(elements)
     with timed("request: encrypt strings"):
         request = asker.request(asked)
+    exchange.write(paths[ASK], key, {}, {SETUP: setup, REQUEST: request})
+    del setup, request
     with timed("answer: encrypt another's request", others):
-        answer = holder.answer(request, size)
+        answer = holder.answer(read(ASK).bins(REQUEST), asked_size)
+        exchange.write(paths[ANSWER], key, {}, {ANSWER: answer})
+        del answer
     with timed("count: decrypt an answer and intersect", others):
-        common = asker.common(asked, setup, answer)
-    assert common == elements.intersection(asked)
-    print(f"{len(common):,} keys in common, as in plaintext")
-    for name, content in (("setup", setup), ("request", request), ("answer", answer)):
-        print(f"{name:<8} {len(content) / 2**20:>8.1f} MiB")
-    total = len(setup) + len(request) + len(answer)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"one way of a pair {total / 2**20:.1f} MiB, peak memory {peak:.2f} GiB")
+        common = asker.common(asked, read(ASK).bins(SETUP), read(ANSWER).bins(ANSWER))
+        answers = keys.read_answers({*ours, *controls}, common)
+    plain = [{key for one in s.bins for key in one.tolist()} for s in (asked, elements)]
+    assert common == plain[0] & plain[1]
+    came = len(answers.drawn[keys.TUNED, keys.STRICT])
+    print(f"{len(common):,} keys in common, as in plaintext; {came:,} strings drawn")
+    total = 0
+    for path in paths.values():
+        total += path.stat().st_size
+        print(f"{path.name:<12} {path.stat().st_size / 2**20:>8.1f} MiB")
+    print(f"one way of a pair {total / 2**20:.1f} MiB")
 
 
 def main() -> None:
@@ -105,7 +126,8 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=10_000)
     parser.add_argument("--completions", type=int, default=50_000)
     given = parser.parse_args()
-    measure(given.members, given.targets, given.completions)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(given.members, given.targets, given.completions, Path(folder))
 
 
 if __name__ == "__main__":

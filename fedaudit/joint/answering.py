@@ -19,7 +19,7 @@ def answer(member: Member) -> list[Path]:
         exchange.check_place(member.folder, ANSWER, member.name, name)
     for name in commitments.keys() - {member.name}:
         message = receive(member.folder, ASK, name, commitments)
-        request, asked = message.parts[REQUEST], commitments[name].body["asked"]
+        request, asked = message.bins(REQUEST), commitments[name].body["asked"]
         _check_first(member, name, message.digest)
         body = {"commitments": fingerprints(commitments), "to": name, "request": message.digest}
         answers = {ANSWER: member.holder.answer(request, asked)}

@@ -28,6 +28,7 @@ from fedaudit.extraction.sampling import ResponseCache, share_responses
 from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.joint import exchange
+from fedaudit.joint.elements import Elements
 from fedaudit.joint.exchange import ASK, REQUEST, SETUP
 from fedaudit.joint.inputs import JointInputs, attack_of
 from fedaudit.joint.keys import BASE, TUNED, answer_keys, text_keys
@@ -40,7 +41,7 @@ NOTHING_TO_ASK = "These records hold no PII with text before it, so there is not
 class Drawn:
     """The keys of what a member drew, and how many of its own strings came out, by label."""
 
-    keys: set[str]
+    keys: Elements
     known: dict[str, tuple[float, int]]
     size: int
     """How many prefixes were asked."""
@@ -82,8 +83,8 @@ def ask(member: Member, watch: Watcher) -> Path:
         [view] = access.model_views(engine, inputs.audited, ())
         context, _ = model_context(inputs, view, watch)
         drawn = draw(attack, share_responses(context, ResponseCache(), kept), inputs)
-        elements = drawn.keys.union(*map(text_keys, (d.text for d in inputs.ours.documents)))
-        asked = max(message.body["asked"] for message in commitments.values())
+        for document in inputs.ours.documents:
+            drawn.keys.update(text_keys(document.text))
         path = member.send(
             ASK,
             {
@@ -93,7 +94,7 @@ def ask(member: Member, watch: Watcher) -> Path:
                 "known": drawn.known,
             },
             {
-                SETUP: member.holder.setup(sorted(elements), asked),
+                SETUP: member.holder.setup(drawn.keys),
                 REQUEST: member.asker.request(member.asked),
             },
         )
@@ -119,7 +120,7 @@ def draw(attack: PrefixAttack, context: AttackContext, inputs: JointInputs) -> D
     labels = {label for d in context.attacker for _, label in d.strings()}
     known = positive_controls(replace(context, victim=()), labels)
     context, _ = attack.prepare(context)
-    keys: set[str] = set()
+    keys = Elements()
     matcher = TargetMatcher(known.labels)
 
     def count(model: str, target: Target) -> HitCounter:

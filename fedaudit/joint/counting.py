@@ -75,7 +75,7 @@ def read_attackers(member: Member) -> dict[str, Attacker]:
         answer = receive(member.folder, ANSWER, name, commitments, member.name)
         if answer.body["request"] != own.digest:
             raise InputError(f"{name} has answered another request than {member.name}'s last one.")
-        common = member.asker.common(member.asked, asked.parts[SETUP], answer.parts[ANSWER])
+        common = member.asker.common(member.asked, asked.bins(SETUP), answer.bins(ANSWER))
         attackers[name] = Attacker(
             answers=read_answers(strings, common),
             known={label: (hits, n) for label, (hits, n) in asked.body["known"].items()},

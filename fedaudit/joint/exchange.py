@@ -10,12 +10,13 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.joint.elements import BINS
 from fedaudit.report import attestation
 from fedaudit.system.documents import parse_json
 from fedaudit.system.files import read_regular
@@ -44,8 +45,8 @@ FORMS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     },
 }
 """What the statement of each step must have, and its types."""
-PARTS = {ASK: {SETUP, REQUEST}, ANSWER: {ANSWER}}
-"""The encrypted sets of each step."""
+SETS = {ASK: (SETUP, REQUEST), ANSWER: (ANSWER,)}
+"""The encrypted sets of each step; each has a part for every bin of keys (`Elements`)."""
 MOST_ASKED = 2**24
 """The most keys that a member may ask about."""
 STATEMENT = "statement.intoto.json"
@@ -71,6 +72,15 @@ class Message:
     parts: Mapping[str, bytes]
     digest: str
 
+    def bins(self, name: str) -> list[bytes]:
+        """Return the parts of a set, one for each bin of keys."""
+        return [self.parts[part] for part in _parts(name)]
+
+
+def _parts(name: str) -> list[str]:
+    """Return the names in an archive of the parts of a set."""
+    return [f"{name}-{i:02}" for i in range(BINS)]
+
 
 def check_name(name: str) -> None:
     """Raise UsageError for a member's name that cannot be part of a file's name."""
@@ -93,12 +103,20 @@ def check_place(folder: Path, step: str, sender: str, receiver: str = "") -> Non
 
 
 def write(
-    path: Path, key: "Ed25519PrivateKey", body: Mapping[str, Any], parts: Mapping[str, bytes]
+    path: Path,
+    key: "Ed25519PrivateKey",
+    body: Mapping[str, Any],
+    sets: Mapping[str, Sequence[bytes]],
 ) -> None:
     """Write a signed statement, and the sets that belong to it, as one file.
 
     Raises InputError if another file than one of the same kind is in its place.
     """
+    parts = {
+        part: content
+        for name, bins in sets.items()
+        for part, content in zip(_parts(name), bins, strict=True)
+    }
     envelope = attestation.sign(
         {
             "_type": attestation.STATEMENT,
@@ -155,7 +173,8 @@ def check(message: Message, step: str, sender: str, path: Path) -> None:
         raise InputError(f"{path} is not the {step} file of {sender}.")
     form = FORMS[step]
     lacking = [name for name in form if name not in body or type(body[name]) not in form[name]]
-    if lacking or message.parts.keys() != PARTS.get(step, set()) or not _sound(body, step):
+    parts = {part for name in SETS.get(step, ()) for part in _parts(name)}
+    if lacking or message.parts.keys() != parts or not _sound(body, step):
         what = f"its {lacking[0]}" if lacking else "a part of it"
         raise InputError(f"{path} is not as fedaudit joint writes it: {what} has another form.")
 

@@ -1,16 +1,20 @@
 """Completions, texts and strings as elements of the sets that are intersected.
 
 A member's set has a key for every string that one of its completions may be said to begin with,
-and for every piece of its own texts that may be a string of another member's. A key is a string
-with the question that it answers, so a member asks `QUESTIONS` keys for each string of its own.
+and for every piece of its own texts that may be a string of another member's. A key is a digest of
+a string with the question that it answers, so a member asks six keys for each string of its own.
+Keys never leave a member in this form: anyone could try strings on them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from fedaudit.extraction.leads import Leads, strip_leads
 from fedaudit.extraction.matcher import ends_word
+from fedaudit.joint.elements import WIDTH
 from fedaudit.pii.normalized_search import fold
 
 LONGEST_ANSWER = 100
@@ -23,7 +27,7 @@ LITERAL, STRICT = "literal", "strict"
 HELD = "held"
 
 
-def answer_keys(model: str, text: str, leads: Leads = ()) -> Iterator[str]:
+def answer_keys(model: str, text: str, leads: Leads = ()) -> Iterator[bytes]:
     """Yield the key of every string that a completion of a model begins with.
 
     Literal keys are for strings with exactly these characters, strict ones for strings that end
@@ -38,7 +42,7 @@ def answer_keys(model: str, text: str, leads: Leads = ()) -> Iterator[str]:
                 yield _key(model, STRICT, folded[:end])
 
 
-def text_keys(text: str) -> Iterator[str]:
+def text_keys(text: str) -> Iterator[bytes]:
     """Yield the key of every piece of a text, from the start of a word to the end of another."""
     for rule, form in ((LITERAL, text), (STRICT, fold(text))):
         cuts = [i for i in range(len(form) + 1) if ends_word(form, i)]
@@ -68,11 +72,12 @@ def _piece(string: str) -> str:
     return string[places[0] : end][:LONGEST_PIECE]
 
 
-def _key(source: str, rule: str, string: str) -> str:
-    return f"{source} {rule} {string}"
+def _key(source: str, rule: str, string: str) -> bytes:
+    whole = f"{source} {rule} {string}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(whole, digest_size=WIDTH).digest()
 
 
-def _keys_of(string: str) -> dict[tuple[str, str], str]:
+def _keys_of(string: str) -> dict[tuple[str, str], bytes]:
     """Return the keys that are asked about a string, by what they tell."""
     forms = {LITERAL: string, STRICT: fold(string)}
     keys = {(m, r): _key(m, r, form) for m in (TUNED, BASE) for r, form in forms.items()}
@@ -80,13 +85,10 @@ def _keys_of(string: str) -> dict[tuple[str, str], str]:
     return keys | held
 
 
-QUESTIONS = len(_keys_of("a"))
-"""How many keys a member asks about each string."""
-
-
-def asked_keys(strings: Collection[str]) -> list[str]:
-    """Return the distinct keys that a member asks about its strings, sorted."""
-    return sorted({key for string in strings for key in _keys_of(string).values()})
+def asked_keys(strings: Iterable[str]) -> Iterator[bytes]:
+    """Yield the keys that a member asks about its strings."""
+    for string in strings:
+        yield from _keys_of(string).values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +101,21 @@ class Answers:
     """By rule, the strings that are in the other member's texts, be it in part."""
 
 
-def read_answers(strings: Collection[str], common: Collection[str]) -> Answers:
+def read_answers(strings: Iterable[str], common: Collection[bytes]) -> Answers:
     """Return what the keys that are in `common` with another member's set tell of `strings`.
 
     A string without a letter or a digit counts as held, since no piece of a text is compared
     with it.
     """
-    keys = {string: _keys_of(string) for string in strings}
-
-    def having(source: str, rule: str) -> frozenset[str]:
-        return frozenset(
-            s
-            for s, row in keys.items()
-            if ((source, rule) in row and row[source, rule] in common)
-            or (source == HELD and (source, rule) not in row)
-        )
-
+    having: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for string in strings:
+        keys = _keys_of(string)
+        for rule in (LITERAL, STRICT):
+            for source in (TUNED, BASE, HELD):
+                key = keys.get((source, rule))
+                if key in common or key is None:
+                    having[source, rule].add(string)
     return Answers(
-        drawn={(m, r): having(m, r) for m in (TUNED, BASE) for r in (LITERAL, STRICT)},
-        held={rule: having(HELD, rule) for rule in (LITERAL, STRICT)},
+        drawn={(m, r): frozenset(having[m, r]) for m in (TUNED, BASE) for r in (LITERAL, STRICT)},
+        held={rule: frozenset(having[HELD, rule]) for rule in (LITERAL, STRICT)},
     )

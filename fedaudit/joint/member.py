@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,10 @@ from fedaudit.config.options import build
 from fedaudit.extraction.controls import sample_controls
 from fedaudit.extraction.targets import strings_by_label
 from fedaudit.joint import exchange
+from fedaudit.joint.elements import BINS, Elements
 from fedaudit.joint.exchange import COMMIT, Message
 from fedaudit.joint.inputs import JointInputs, attack_of, resolve
-from fedaudit.joint.intersection import Asker, Holder, check_library, padded_size
+from fedaudit.joint.intersection import Asker, Holder, check_library, padded_bin
 from fedaudit.joint.keys import asked_keys
 from fedaudit.joint.request import JointRequest
 from fedaudit.metrics.extraction import victim_exclusive
@@ -84,9 +85,9 @@ class Member:
         )
 
     @cached_property
-    def asked(self) -> list[str]:
+    def asked(self) -> Elements:
         """The keys that it asks of every other member."""
-        return asked_keys({*self.strings, *self.controls})
+        return Elements(asked_keys({*self.strings, *self.controls}))
 
     @property
     def private(self) -> Path:
@@ -99,12 +100,16 @@ class Member:
         return attestation.private_key(self.key).public_key()
 
     def send(
-        self, step: str, body: Mapping[str, Any], parts: Mapping[str, bytes], receiver: str = ""
+        self,
+        step: str,
+        body: Mapping[str, Any],
+        sets: Mapping[str, Sequence[bytes]],
+        receiver: str = "",
     ) -> Path:
         """Write a signed file that the others, or one receiver, need; return its path."""
         path = exchange.path_of(self.folder, step, self.name, receiver)
         whole = {"step": step, "member": self.name, **body}
-        exchange.write(path, attestation.private_key(self.key), whole, parts)
+        exchange.write(path, attestation.private_key(self.key), whole, sets)
         return path
 
     def commitment(self) -> dict[str, Any]:
@@ -118,7 +123,7 @@ class Member:
                 "annotation": file.annotation,
                 "hmac": hmac.new(self.salt, file.sha256.encode(), "sha256").hexdigest(),
             },
-            "asked": padded_size(len(self.asked)),
+            "asked": padded_bin(self.asked) * BINS,
             "terms": {
                 "protocol": PROTOCOL,
                 "adapter": inputs.adapter_sha256,

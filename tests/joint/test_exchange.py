@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
 from fedaudit.joint import combining, exchange, member
+from fedaudit.joint.elements import BINS
 from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
 
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b")}
@@ -30,9 +31,9 @@ def bodies(name, commitments):
 
 
 def write(folder, name, step, body, receiver=""):
-    parts = dict.fromkeys(exchange.PARTS.get(step, ()), b"x")
+    sets = dict.fromkeys(exchange.SETS.get(step, ()), [b"x"] * BINS)
     path = exchange.path_of(folder, step, name, receiver)
-    exchange.write(path, KEYS[name], {**body, "step": step}, parts)
+    exchange.write(path, KEYS[name], {**body, "step": step}, sets)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import private_set_intersection.python as psi
 import pytest
 
 from fedaudit.joint.intersection import padded_size
+from fedaudit.joint.keys import asked_keys, text_keys
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
 LESS = ("--set", "contextual.samples=4")
@@ -76,13 +77,16 @@ def test_no_string_leaves_a_member_and_sizes_are_padded(files, members, here):
     for name, content in sent.items():
         text = content.decode("latin-1").casefold()
         assert not [s for s in known if s.casefold() in text], name
-    sizes = set()
-    for (path, name), content in sent.items():
-        if name == "request":
-            size = len(psi.Request.FromString(content).encrypted_elements)
-            assert size == padded_size(size), path
-            sizes.add(size)
-    assert sizes
+        keys = [*asked_keys(known), *text_keys("the claimant sued the bank")]
+        assert not [k for k in keys if k in content or k.hex().encode() in content], name
+    for name in NAMES:
+        sizes = {
+            len(psi.Request.FromString(content).encrypted_elements)
+            for (path, part), content in sent.items()
+            if path == f"{name}/{name}.ask.zip" and part.startswith("request-")
+        }
+        [size] = sizes  # of every bin
+        assert size == padded_size(size)
     for name in NAMES:
         assert not (Path(name) / "private").stat().st_mode & 0o077
         assert (Path(name) / "private/report.json").exists()
@@ -116,11 +120,13 @@ def test_what_is_missing_altered_or_of_another_audit_is_refused(files, members, 
     whole = ask.read_bytes()
     ask.write_bytes(whole.replace(b"payloadType", b"payloadtype"))
     run.refused(3, "joint", "answer", "a", says="b.ask.zip")
-    with zipfile.ZipFile("a/a.ask.zip") as own, zipfile.ZipFile(ask, "w") as forged:
-        with zipfile.ZipFile("b/b.ask.zip") as theirs:
-            forged.writestr("statement.intoto.json", theirs.read("statement.intoto.json"))
-            forged.writestr("setup", theirs.read("setup"))
-        forged.writestr("request", own.read("request"))
+    with (
+        zipfile.ZipFile("a/a.ask.zip") as own,
+        zipfile.ZipFile("b/b.ask.zip") as theirs,
+        zipfile.ZipFile(ask, "w") as forged,
+    ):
+        for name in theirs.namelist():
+            forged.writestr(name, (own if name == "request-00" else theirs).read(name))
     run.refused(3, "joint", "answer", "a", says="not those that were signed")
     ask.write_bytes(Path("a/a.ask.zip").read_bytes())
     run.refused(3, "joint", "answer", "a", says="this key has not signed it")

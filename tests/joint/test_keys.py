@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from fedaudit.extraction.matcher import StrictMatcher, ends_word
 from fedaudit.joint import keys
-from fedaudit.joint.intersection import padded_size
 from fedaudit.joint.keys import BASE, LITERAL, STRICT, TUNED
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
@@ -71,11 +70,3 @@ def test_of_a_long_string_the_beginning_is_compared():
     assert answers([text[3:80].strip()], keys.text_keys(text)).held[LITERAL]
     assert answers([text[3:43] + "other"], keys.text_keys(text)).held[LITERAL]
     assert not answers(["x" * 60], keys.text_keys(text)).held[LITERAL]
-
-
-@given(st.integers(1, 10**7))
-def test_padded_sizes(size):
-    padded = padded_size(size)
-    assert padded >= max(size, 1024)
-    assert padded <= max(1024, 1.5 * size)
-    assert padded_size(padded) == padded
