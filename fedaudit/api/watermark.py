@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from fedaudit.api.contract import ensures
 from fedaudit.api.engine import Engine, ModelEngine
@@ -82,6 +82,10 @@ class Watermark(Plugin, ABC):
     Its fields are public settings. What only the owner may know is in the secret, a table that
     JSON can hold.
     """
+
+    lost_by: ClassVar[str] = ""
+    """What may take the mark out of documents and leave their texts as they are, if anything:
+    wherever the mark is looked for, a reader is told that one not found may be lost by this."""
 
     @abstractmethod
     def issue(

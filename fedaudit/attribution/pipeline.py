@@ -110,6 +110,7 @@ def run_protocol(
         limits=(
             *report.simulation_caveats(scores, simulated),
             *skewed_counts.caveats(scores),
+            *report.lost_mark_caveats(scores.marks.values()),
             *report.protocol_limits(committed.decision, plan, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
             *unrecorded,

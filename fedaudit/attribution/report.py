@@ -1,6 +1,6 @@
 """An attribution as a report: rows, limits, verdict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from math import isfinite
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
+from fedaudit.api.watermark import Watermark
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution import skewed_counts
 from fedaudit.attribution.committed_decision import decide_committed
@@ -21,6 +22,7 @@ from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
+from fedaudit.config import registry
 from fedaudit.engine import environment
 from fedaudit.metrics.attribution import stouffer
 from fedaudit.report.run_header import run_id
@@ -108,7 +110,19 @@ def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: i
         *commitment.key_caveats(scores, status, opened=False),
         *caveats(scores),
         *skewed_counts.caveats(scores),
+        *lost_mark_caveats(scores.marks.values()),
         *simulation_caveats(scores, federations),
+    ]
+
+
+def lost_mark_caveats(watermarks: Iterable[str]) -> list[str]:
+    """Return what may take the marks out of documents that still read the same, by plugin."""
+    used = set(watermarks)
+    return [
+        f"a mark of the watermark {name} may be lost by {plugin.lost_by}: a model trained on "
+        "documents without it shows nothing of it"
+        for name, plugin in registry.plugins("watermark").items()
+        if name in used and issubclass(plugin, Watermark) and plugin.lost_by
     ]
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def fedaudit_watermarks() -> "list[type[Watermark]]":
     """Return the built-in watermarks."""
     from .fictitious.watermark import Fictitious
+    from .invisible.watermark import Invisible
     from .kgw.watermark import KGW
 
-    return [Fictitious, KGW]
+    return [Fictitious, Invisible, KGW]

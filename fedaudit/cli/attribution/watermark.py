@@ -33,7 +33,9 @@ def make(
         Path,
         typer.Option("--watermark", help="The secret file of marks; it is created or added to."),
     ],
-    plugin: Annotated[str, typer.Option("--plugin", help="kgw, fictitious or another.")] = "kgw",
+    plugin: Annotated[
+        str, typer.Option("--plugin", help="kgw, fictitious, invisible or another.")
+    ] = "kgw",
     prompts: Annotated[
         Path | None,
         typer.Option("--prompts", help="Texts that are not trained on, for tests; JSONL."),
@@ -54,6 +56,7 @@ def make(
     with one, anyone who knows the seed can find the mark.
     """
     from fedaudit.attribution.owner import watermarking
+    from fedaudit.attribution.report import lost_mark_caveats
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.data.corpus import unread_caveat
 
@@ -80,6 +83,8 @@ def make(
     for line in unread_caveat(documents, result.unread):
         print_note(f"{line}; {out} is without them.", quiet=quiet)
     print_note(f"{watermark} holds the key that finds the mark: keep it secret.", quiet=quiet)
+    for line in lost_mark_caveats([plugin]):
+        print_note(f"{line}.", quiet=quiet)
     return 0
 
 
@@ -126,7 +131,9 @@ def check(
     """
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution.owner import watermarking
-    from fedaudit.cli.console import VERDICT_CODES, progress_bars
+    from fedaudit.attribution.report import lost_mark_caveats
+    from fedaudit.cli.console import VERDICT_CODES, print_note, progress_bars
+    from fedaudit.federation import watermark_keys as marks_file
 
     if not isfinite(z):
         raise UsageError("--z takes a finite number.")
@@ -144,6 +151,9 @@ def check(
             progress=bar("testing"),
         )
     print_text("\n".join(_lines(scores, z)))
+    missed = {mark for mark, score in scores if score.z <= z}
+    for line in lost_mark_caveats(m.name for m in marks_file.read(watermark) if m.id in missed):
+        print_note(f"{line}.", quiet=quiet)
     if any(score.z > z for _, score in scores):
         return VERDICT_CODES["fail"]
     return VERDICT_CODES["pass" if all(score.n for _, score in scores) else "inconclusive"]

@@ -1,0 +1,1 @@
+"""The watermark of invisible characters."""
