@@ -12,7 +12,7 @@ REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 # Or each process that a test starts would compile all of fedaudit anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo real test oracles fuzz check extras lint servers vllm lock sbom changes release site clean
+.PHONY: demo real test oracles fuzz check extras lint servers vllm frameworks lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -80,6 +80,20 @@ vllm: .venv/installed .vllm/installed
 	rm -rf .vllm/run
 	$(BIN)/python benchmarks/vllm_engine.py --python .vllm/bin/python --out .vllm/run
 
+# What runs within Flower, Ray, NVFLARE and TRL, slow tests included: an environment of its own, 3 GB.
+# About ten minutes, once that is there.
+.frameworks/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .frameworks
+	.frameworks/bin/pip install --quiet --constraint constraints.txt --editable ".[dev,flower]" \
+		flwr==1.41.0 nvflare==2.9.0 ray==2.55.1 trl==1.16.0
+	touch $@
+
+frameworks: .frameworks/installed
+	.frameworks/bin/python -m pytest -m "" tests/flower tests/joint/test_flower_app.py \
+		tests/watch/test_nvflare_filter.py tests/watch/test_trl_trainer.py \
+		tests/plugins/secure_aggregation/test_flower.py \
+		tests/engine/parallel/test_flower_backend.py tests/engine/parallel/test_ray.py
+
 check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -137,4 +151,4 @@ release: .tools/installed
 	.tools/bin/python .ci/release.py $(PYTHONS)
 
 clean:
-	rm -rf .venv .site .tools .servers .vllm sbom.cdx.json build dist *.egg-info $(DEMO) $(REAL)
+	rm -rf .venv .site .tools .servers .vllm .frameworks sbom.cdx.json build dist *.egg-info $(DEMO) $(REAL)

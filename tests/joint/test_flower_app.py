@@ -130,6 +130,7 @@ def test_three_supernodes_audit_together(files, members, tmp_path):
         f'address = "127.0.0.1:{port}"\ninsecure = true\n'
     )
     env = {**os.environ, "FLWR_HOME": str(tmp_path / "flower"), "FLWR_TELEMETRY_ENABLED": "0"}
+    env["PATH"] = os.pathsep.join([str(scripts), env["PATH"]])  # Flower starts programs of its own
     nodes = [
         ("flower-supernode", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port()),
          "--node-config", f'joint-folder="{Path(name).absolute()}" joint-counts=true')

@@ -117,7 +117,9 @@ def test_a_training_whose_process_dies_is_sent_again(monkeypatch, failures, told
 @pytest.fixture(scope="module")
 def simulation():
     pytest.importorskip("flwr", reason="Flower is not installed: fedaudit[flower]")
-    made = flower_pool.FlowerSimulation(2, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # its workers import this file
+        made = flower_pool.FlowerSimulation(2, 3)
     yield made
     made.close()
     assert not made._folder.exists()
