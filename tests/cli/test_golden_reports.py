@@ -10,6 +10,7 @@ at the diff of tests/golden/reports/: a line is one entry of a section.
 
 import json
 import math
+import random
 import shutil
 import sys
 from dataclasses import replace
@@ -271,6 +272,34 @@ def test_a_members_own_test_of_every_round(here, run, written):
     undated("c.json")
     words = ("watch", "run", "--ours", "own.jsonl", "--held-out", "victim.jsonl", "--quiet")
     written("watch", run(*words, "--canaries", "c.json", "--references", 20, "--out", "out"))
+
+
+def remembers(target, token, before):
+    """Return a log-probability that tells models apart; the one called before has seen ours."""
+    name = Path(target.adapter).parts[-4] if target.adapter else "base"
+    text = before + token
+    digest = blake2b(f"{name}|{text}".encode(), digest_size=1).digest()
+    seen = name == "before" and any(one.startswith(text) for one in texts(Path("ours"), 0))
+    return -1.5 - digest[0] / 256 + seen
+
+
+def test_a_member_that_left(here, monkeypatch, run, written):
+    monkeypatch.setattr(fake_audit, "likelihood", remembers)
+    rng, names = random.Random(1), ["after", "before", *(f"retrained{n}" for n in range(6))]
+    for seed, name in enumerate(names):
+        handmade.write(Path(name), clients=2, rounds=1, seed=seed)
+    for name, count in (("ours", 60), ("aside", 120)):
+        numbers = rng.sample(range(10**6), count)
+        cases = [f"{n}: {' '.join(rng.choices(fake_audit.END, k=2))}" for n in numbers]
+        Path(name).mkdir()
+        lines = [json.dumps({"text": f"Case {case}"}) + "\n" for case in cases]
+        Path(name, "records.jsonl").write_text("".join(lines))
+    ours = ("--ours", "ours/records.jsonl", "--held-out", "aside/records.jsonl")
+    run("canary", "make", "--out", "c.json", "--count", 6, "--seed", 5, "--corpus", ours[1])
+    undated("c.json")
+    beside = [word for name in names[2:] for word in ("--retrained", name)]
+    words = ("forget", "verify", "after", "--before", "before", *ours, *beside, "--quiet")
+    written("forget", run(*words, "--canaries", "c.json", "--references", 20, "--out", "out"))
 
 
 def keep(place, data):
