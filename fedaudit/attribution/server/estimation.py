@@ -87,14 +87,7 @@ def estimate(
                 logs, {**_entry(plan, number), "ledger": _append_to_ledger(plan, number)}
             )
             sums_log.write(logs, log, estimates.run)
-        record, files, dimension = _estimate_round(plan, number, out)
-        estimates = replace(
-            estimates,
-            rounds=tuple(sorted((*estimates.rounds, record), key=lambda r: r.round)),
-            files={**estimates.files, **files},
-            dimension=dimension,
-        )
-        estimates_folder.write(estimates, out)
+        estimates = _estimate_round(plan, number, estimates, out)
         progress(done + 1, len(remaining_rounds))
     if recorded and (out / estimates_folder.NAME).exists():
         _hand_over(plan, estimates, out, log, logs)
@@ -146,7 +139,7 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
         shares={client: float(f"{share:.2g}") for client, share in plan.weights.items()}
         if plan.weighting == "size"
         else {},
-        dimension=0,
+        dimension=update_dimension(plan),
         asked=ledger.first_request(federation, run),
         trained=simulation_report.start_time(federation),
         noted=_noted_commitments(federation, run),
@@ -162,10 +155,8 @@ def _noted_commitments(federation: Federation, run: str) -> str:
     return sha256(public) if public.is_file() else ""
 
 
-def _estimate_round(
-    plan: SumPlan, number: int, out: Path
-) -> tuple[RoundEstimates, dict[str, str], int]:
-    """Write one round's adapters; return its record, the file hashes and the update's dimension."""
+def _estimate_round(plan: SumPlan, number: int, estimates: Estimates, out: Path) -> Estimates:
+    """Return the estimates with one more round, whose adapters and record are written to `out`."""
     federation = plan.federation
     shares = plan.weights
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
@@ -176,19 +167,20 @@ def _estimate_round(
         check_name(client, federation.path, "the client")
         if client.casefold() == START:
             raise InputError(f"{federation.path}: no client can be called {client!r} here.")
+    updates = _updates(plan, number)
+    estimates_folder.write(estimates, out)  # a run that ends within the first round goes on later
     adapters.write(start, config, out / folder / START)
-    estimates, dimension = [], 0
-    for combination, update in zip(combinations, _updates(plan, number), strict=True):
+    found = []
+    for combination, update in zip(combinations, updates, strict=True):
         client_update = {
             name: tensor / shares[combination.target] for name, tensor in update.items()
         }
-        dimension = sum(tensor.numel() for tensor in client_update.values())
         moved = plan.aggregator.moved(start, client_update)
         adapters.write(
             moved, adapters.resized_config(config, start, moved), out / folder / combination.target
         )
-        estimates.append(_record(combination, shares, f"{folder}/{combination.target}"))
-    names = [f"{folder}/{START}", *(e.adapter for e in estimates)]
+        found.append(_record(combination, shares, f"{folder}/{combination.target}"))
+    names = [f"{folder}/{START}", *(e.adapter for e in found)]
     files = {
         f"{name}/{file}": sha256(out / name / file)
         for name in names
@@ -197,10 +189,16 @@ def _estimate_round(
     record = RoundEstimates(
         round=number,
         start=names[0],
-        estimates=tuple(estimates),
+        estimates=tuple(found),
         **asdict(plan.designs[number].settings),
     )
-    return record, files, dimension
+    estimates = replace(
+        estimates,
+        rounds=tuple(sorted((*estimates.rounds, record), key=lambda r: r.round)),
+        files={**estimates.files, **files},
+    )
+    estimates_folder.write(estimates, out)
+    return estimates
 
 
 def _record(combination: Combination, shares: Mapping[str, float], adapter: str) -> ClientEstimate:

@@ -160,7 +160,7 @@ def test_sums_of_another_design_are_one_line(tmp_path, protocol_config):
     with pytest.raises(InputError, match=r"round 1 has no sum over .* give the same") as error:
         asked(made.path, tmp_path / "est", **wanted)
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "est" / estimates_folder.NAME).exists()
+    assert not (tmp_path / "est").exists()
 
 
 def test_a_sum_over_others_than_the_manifest_says_is_refused(tmp_path):
@@ -249,6 +249,25 @@ def test_estimates_and_log_of_another_run_are_refused(tmp_path, changes):
     log_path(tmp_path / "new").write_text(log_path(tmp_path / "est").read_text())
     with pytest.raises(InputError, match="log of another run"):
         asked(other.path, tmp_path / "new")
+
+
+def test_what_ended_within_the_first_round_goes_on(tmp_path, monkeypatch):
+    made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
+    write, clients = estimation.adapters.write, [f"c{i}" for i in range(6)]
+
+    def second_client_interrupts(tensors, config, folder):
+        if folder.name == clients[1]:
+            raise KeyboardInterrupt
+        write(tensors, config, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(estimation.adapters, "write", second_client_interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            asked(made.path, out)
+    assert {folder.name for folder in (out / "001").iterdir()} == {"global", clients[0]}
+    found = asked(made.path, out)
+    assert [e.client for e in found.rounds[0].estimates] == clients
+    assert estimates_folder.read(out) == found
 
 
 def test_a_folder_or_log_of_something_else_is_left_alone(tmp_path):
