@@ -99,7 +99,7 @@ training.batch_size=2 training.max_length=48 training.rank=2 workers=1"""
 """Settings that a simulation gets in addition: it trains within seconds."""
 WORDS = dict.fromkeys(("BASE", "MODEL"), "fedaudit-nano")
 """Models that the reader names."""
-HUB = "owner/model"
+HUB, RECEIVED = "owner/model", "received.json"
 ENDPOINT = "http://127.0.0.1:8000/v1"
 RECORDS = {
     "c0": "ours own a c0 bank hospital",
@@ -120,7 +120,9 @@ def small(command):
     """Return a command; one that simulates with the settings of a small federation."""
     if command[0] != "simulate":
         return command
-    named = {word.partition("=")[0] for word in command}
+    named = {word.removeprefix("--set=").partition("=")[0] for word in command}
+    if "few_fed_pit" in command:  # whose prompts are longer
+        named.add("training.max_length")
     more = [setting for setting in SMALL.split() if setting.partition("=")[0] not in named]
     return [*command, *(f"--set={setting}" for setting in more)]
 
@@ -155,9 +157,10 @@ def make_runs(here, text):
     for name in ("RUN", "RUN0", "BEFORE"):
         if re.search(rf"\b{name}\b", text):
             shutil.copytree(here / "runs/fed_pii", here / name)
-    if "attribute --rounds RUN" in text:  # which needs sets of several clients
+    if "attribute --rounds RUN" in text:  # which needs several clients, and of equal sizes
         shutil.rmtree(here / "RUN")
-        simulated(here, "--out", "RUN", "--set", "clients=9", "--set", "records.cases=18")
+        sizes = ("clients=9", "records.cases=18", "held_out=0")
+        simulated(here, "--out", "RUN", *(f"--set={one}" for one in sizes))
     if "watch RUN" in text:
         made = ("canary", "make", "--out", "canaries.json", "--client", "c0")
         assert fork.run(*made, "--corpus", "c0.jsonl", cwd=here).returncode == 0
@@ -199,8 +202,9 @@ def hashed():
 
 
 @pytest.fixture
-def url(hashed):
-    """Return the address of a server that continues, scores and judges."""
+def url(hashed, monkeypatch):
+    """Return the address of a server that continues, scores and judges; its key is set."""
+    monkeypatch.setenv("JUDGE_KEY", "of-a-judge")
     honest = HonestServer(hashed, {"tuned": "lora", "plain": None})
 
     def reply(request):
@@ -218,7 +222,13 @@ def ran(line, here, url, real, commitment):
     program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *started])} "$@"\n')
     program.chmod(0o755)
-    for written, given in {ENDPOINT: url, "SHA256": commitment, HUB: "fedaudit-nano"}.items():
+    names = {
+        ENDPOINT: url,
+        "SHA256": commitment,
+        HUB: "fedaudit-nano",
+        RECEIVED: "commitments.json",
+    }
+    for written, given in names.items():
         line = line.replace(written, given)
     if line.startswith("# now train the federation"):
         records = 'client_data={c0="c0-planted.jsonl", c1="c1.jsonl"}'
