@@ -84,6 +84,7 @@ def test_what_is_read(name, folders, capsys):
         ("policies", 794),
         ("estimates", 38029),
         ("texts", 66579),
+        ("reports", 260),
     ],
 )
 def test_a_case(name, number, folders):
@@ -91,7 +92,7 @@ def test_a_case(name, number, folders):
 
     Weights 1e323 times others', a limit of -1e308, a round of nobody, a ledger's weight of 1e999,
     updates of 10^400 numbers, clients without number, a policy's limit of 10^400,
-    scores of the 10^9th round, a thousand first names with hyphens.
+    scores of the 10^9th round, a thousand first names with hyphens, more hits than strings.
     """
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)
