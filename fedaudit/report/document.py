@@ -126,14 +126,11 @@ def validate(document: object) -> None:
             f"Not a valid report: {make_visible(location)}: {_short(make_visible(error.message))}"
         )
     try:
-        rows = to_plain(document, "report")["measurements"]
+        to_plain(document, "report")
     except ValueError as error:
         raise InputError(f"Not a valid report: {_short(make_visible(str(error)))}") from error
     except RecursionError as error:
         raise InputError("Not a valid report: it is nested too deeply.") from error
-    for number, row in enumerate(rows):
-        if contradiction := contradiction_in(row):
-            raise InputError(f"Not a valid report: measurements[{number}]: {contradiction}.")
 
 
 def write(report: Report, path: Path) -> None:
@@ -246,19 +243,6 @@ def schema_violation(row: Mapping[str, Any]) -> str:
 
     error = best_match(_of_measurements().iter_errors(row))
     return "" if error is None else error.json_path.removeprefix("$").removeprefix(".") or "it"
-
-
-def contradiction_in(row: Mapping[str, Any]) -> str:
-    """Return which number of a measurement exceeds its bound, as "low is above high"; "" if none.
-
-    Efficiency may have more hits than queries: an answer may begin with several strings.
-    """
-    pairs = [("low", "high")] if row["metric"] == "efficiency" else [("low", "high"), ("hits", "n")]
-    for lower, upper in pairs:
-        low, high = row.get(lower), row.get(upper)
-        if low is not None and high is not None and low > high:
-            return f"{lower} is above {upper}"
-    return ""
 
 
 @cache

@@ -218,8 +218,6 @@ def test_a_number_that_is_none_is_refused_when_read(tmp_path, text):
         (None, ["measurements", 0, "low"], "low"),
         (None, ["measurements", 0, "n"], r"measurements\[0\]\.n"),
         (-1, ["measurements", 0, "hits"], "hits"),
-        (10**12, ["measurements", 0, "hits"], r"measurements\[0\]: hits is above n"),
-        (0.0, ["measurements", 0, "high"], r"measurements\[0\]: low is above high"),
         (True, ["measurements", 0, "n"], r"measurements\[0\]\.n"),
         ("Leaks", ["measurements", 0, "metric"], "metric"),
         ("idle gossip", ["measurements", 0, "kind"], "kind"),

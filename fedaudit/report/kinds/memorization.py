@@ -277,7 +277,8 @@ def _mean_scope(row: Measurement) -> tuple[str, dict[str, object]]:
 
 
 def _is_counted(row: Measurement) -> bool:
-    return row.hits is not None and bool(row.n)
+    """Tell whether a row has counts, and no more hits than prefixes."""
+    return row.n is not None and row.hits is not None and 0 <= row.hits <= row.n > 0
 
 
 def _key(row: Measurement) -> tuple[object, ...]:

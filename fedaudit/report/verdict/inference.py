@@ -37,14 +37,16 @@ def _test_against_base(
 
     same = {**row.scope, "source": "base"}
     base = next((o for o in rows if o.plugin == row.plugin and dict(o.scope) == same), None)
-    counted = (base.hits, base.n) if base else (None, None)
-    if row.hits is None or not row.n or counted[0] is None or not counted[1]:
+    if base is None:
         return None
-    p = stratified_p_value([Stratum(row.hits, row.n, counted[0], counted[1])])
+    hits, n, base_hits, base_n = row.hits, row.n, base.hits, base.n
+    if hits is None or base_hits is None or not n or not base_n or hits > n or base_hits > base_n:
+        return None
+    p = stratified_p_value([Stratum(hits, n, base_hits, base_n)])
     alike = [o for o in chances if o.plugin == row.plugin and dict(o.scope) == dict(row.scope)]
     chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
     if 0 < chance <= 1:
-        p = max(p, float(binomtest(row.hits, row.n, chance, alternative="greater").pvalue))
+        p = max(p, float(binomtest(hits, n, chance, alternative="greater").pvalue))
     return Test(row_name(row), p, choice_text(row), "more than its base and guessing")
 
 

@@ -1,5 +1,6 @@
 """What one attack found of one victim, what it is set against, and which leak would be seen."""
 
+import sys
 from dataclasses import dataclass, replace
 
 from fedaudit.api.kind import Test
@@ -371,7 +372,7 @@ def count_hits(row: Measurement) -> int:
     """Return a row's hits; expected hits are rounded down."""
     if row.hits is not None:
         return row.hits
-    return int(min(max(row.value or 0.0, 0.0), 1.0) * (row.n or 0) + 1e-9)
+    return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
 
 
 def _upper_bound(row: Measurement, confidence: float) -> float:

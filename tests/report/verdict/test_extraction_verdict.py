@@ -209,6 +209,17 @@ def test_inference_accuracy_is_one_test_more():
     assert [test["name"] for test in found["tests"]] == ["contextual", "ranking (50 candidates)"]
 
 
+@pytest.mark.parametrize("source", ["tuned", "base"])
+def test_more_right_guesses_than_questions_are_no_evidence(source):
+    rows = [
+        replace(row, hits=row.n + 1) if row.scope.get("source") == source else row
+        for row in picked(40)
+    ]
+    found = verdict([*judged(0, 300), *rows], [])
+    assert found["status"] == "inconclusive"
+    assert [test["name"] for test in found["tests"]] == ["contextual"]
+
+
 def test_the_judged_set_goes_before_all_others():
     rows = [*judged(0, 300), *(r for r in judged(150, 300, set="all"))]
     assert [leak.row.scope["set"] for leak in find_leaks(rows)] == [JUDGED]
