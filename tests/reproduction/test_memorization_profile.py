@@ -34,8 +34,9 @@ def test_variants_that_only_measure_otherwise_share_a_federation():
 
 def test_quick_trains_a_federation_for_each_task():
     assert len(federations(study_variants(PROFILE, "nano", quick=True))) == 4
-    # Beside them: FedProx and central models; for one task fewer and more rounds; whole texts.
-    assert len(federations(NANO)) == 4 * (1 + 1 + 1) + 2 + 1
+    # Beside them: FedProx and central models; for one task fewer and more rounds; for one whole
+    # texts, and for one answers only.
+    assert len(federations(NANO)) == 4 * (1 + 1 + 1) + 2 + 1 + 1
 
 
 @pytest.mark.parametrize("variant", NANO, ids=lambda one: one.name)
@@ -43,7 +44,7 @@ def test_every_variant_measures_and_trains_what_its_name_says(variant):
     protocol = build(Protocol, variant.memorize, variant.name)
     nano, paper = (variant_config(PROFILE, scale, variant, {}) for scale in ("nano", "paper"))
     task, _, way = variant.name.partition(", ")
-    answers = task == "classification" and way != "whole text"
+    answers = way == "answers only" or (task == "classification" and way != "whole text")
     assert nano.records.tasks == (task.replace(" ", "_"),)
     assert paper.data == f"{task.replace(' ', '_')}.jsonl" or variant.only == "nano"
     assert nano.training.learned == ("answer" if answers else "text")
