@@ -149,17 +149,18 @@ class Invisible(Watermark):
         _, reply = pair_of(secret)
         counts = count_characters([answer.texts[0] for answer in answers], len(reply))
         law = hits_law(counts)
+        scores = _normal_scores(law)
         nulls = _counterfactuals(secret, self.nulls)
         n = len(answers) * len(reply)
         said = sum(sum(count.values()) for count in counts)
         hits = count_hits(counts, reply)
         return Score(
-            z=_normal_score(law, hits),
+            z=float(scores[hits]),
             p_value=max(float(law[hits:].sum()), sys.float_info.min) if hits else 1.0,
             n=n,
             hits=hits,
             chance=said / len(ALPHABET) / max(1, n),
-            null=tuple(round(_normal_score(law, count_hits(counts, null)), 4) for null in nulls),
+            null=tuple(round(float(scores[count_hits(counts, null)]), 4) for null in nulls),
         )
 
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
@@ -239,11 +240,13 @@ def hits_law(counts: Sequence[Counter[str]]) -> "np.ndarray":
     return law
 
 
-def _normal_score(law: "np.ndarray", hits: int) -> float:
+def _normal_scores(law: "np.ndarray") -> "np.ndarray":
+    """Return the normal score of the mid-p of each number of hits, from 0 on."""
+    import numpy as np
     from scipy.stats import norm
 
-    mid_p = float(law[hits + 1 :].sum() + law[hits] / 2)
-    return float(norm.isf(min(max(mid_p, sys.float_info.min), 1.0 - 1e-16)))
+    mid_p = np.cumsum(law[::-1])[::-1] - law / 2
+    return np.asarray(norm.isf(np.clip(mid_p, sys.float_info.min, 1.0 - 1e-16)))
 
 
 def _counterfactuals(secret: Mapping[str, Any], count: int) -> list[str]:
