@@ -179,6 +179,11 @@ def test_what_is_there_is_not_overwritten(run):
             "none",
         ),
         (("make", "one.jsonl", "o", "--watermark", "m"), 3, "held out as a prompt: nothing"),
+        (
+            ("make", "documents.jsonl", "o", "--watermark", "m", "--id", "../../x"),
+            3,
+            "the mark '../../x' cannot name a file",
+        ),
         (("make", "documents.jsonl", "one.jsonl/o", "--watermark", "m"), 3, "one.jsonl"),
         (("check", "documents.jsonl", "--watermark", "none"), 3, "no watermark file none"),
         (("check", "documents.jsonl", "--watermark", "one.jsonl"), 3, "holds no marks"),
