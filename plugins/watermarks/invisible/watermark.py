@@ -103,8 +103,8 @@ class Invisible(Watermark):
             text = mark_text(document.text, cue, reply, chunk=_number(secret, "chunk"))
             if text == document.text:
                 raise InputError(
-                    f"The document {document.id} has fewer than two words: there is no place for "
-                    "the mark."
+                    f"The document {document.id} has fewer than two words, which leaves no room "
+                    "for the mark."
                 )
             marked.append(
                 Document(
