@@ -97,11 +97,12 @@ def count(
     check_output(plain, REVEALED)
     with watching(quiet) as watch:
         audit = counting.count(own, watch, lambda line: print_note(line, quiet=quiet))
+    if reveal:
+        evidence.write_revealed_leaks(audit.revealed, plain)
     sent = counting.send_result(own, audit.report, counts=counts)
     table = audit.report.to_json()
     print_report(table)
     if reveal:
-        evidence.write_revealed_leaks(audit.revealed, plain)
         print_note(f"The leaks stand in plain text in {plain}.", quiet=quiet)
     print_note(f"The report is {own.private / counting.REPORT}, for this member only.", quiet=quiet)
     _print_sent([sent], "all members")
@@ -129,11 +130,11 @@ def report(
     combined = combining.combine(folder)
     if json and combined.report is None:
         raise UsageError("A member sent its verdict only: without all counts there is no report.")
-    _print_keys(folder)
-    if combined.report:
-        print_report(combined.report.to_json())
     if combined.report and json:
         write(combined.report, json)
+    if combined.report:
+        print_report(combined.report.to_json())
+    _print_keys(folder)
     for name, status in combined.statuses.items():
         print_text(f"{name}'s strings: {status}")
     print_text(f"all members: {combined.status}")
@@ -144,7 +145,7 @@ def _print_keys(folder: Path) -> None:
     from fedaudit.joint.member import key_lines
 
     for line in key_lines(folder):
-        print_note(line)
+        print_text(line)
 
 
 def _print_sent(paths: "Iterable[Path]", receiver: str) -> None:

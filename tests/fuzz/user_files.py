@@ -425,7 +425,8 @@ def errors(command: str, folder: Path, rng: random.Random) -> Case:
         else:
             _fail_call(name, nth, number, wrap)
 
-    return Case(words_of(command, "made-o", "made-d"), before=fail)
+    own = frozenset(WRITTEN.get(command, ()))
+    return Case(words_of(command, "made-o", "made-d"), own, before=fail)
 
 
 def _data_bytes() -> int:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import training
 from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
+from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
 from fedaudit_plugins.defenses.secure_gate.training import (
     BatchSampler,
@@ -233,6 +234,30 @@ def test_training_that_fails_says_so(gate_engine, keyring, monkeypatch):
     with pytest.raises(InputError, match="No gate learns to tell these keys from others") as error:
         train(gate_engine, keyring, ADAPTERS)
     assert not any(secret in str(error.value) for secret in keyring.texts)
+
+
+def test_training_starts_again_from_other_examples(gate_engine, keyring, monkeypatch):
+    monkeypatch.setattr(training, "STEPS", 400)
+    looks, starts, losses = 400 // training.EVERY + 1, [], []
+    looked, untrained = [], training._untrained
+
+    def sure_from_the_second_start(*arguments):
+        looked.append(arguments)
+        return len(looked) > looks and is_sure(*arguments)
+
+    def begun(reader, adapters, examples, tau):
+        starts.append(examples.refused["malformed"])
+        return untrained(reader, adapters, examples, tau)
+
+    monkeypatch.setattr(training, "is_sure", sure_from_the_second_start)
+    monkeypatch.setattr(training, "_untrained", begun)
+    gate = train(gate_engine, keyring, ADAPTERS, seed=3, on_loss=losses.append)
+    assert len(starts) == 2
+    assert starts[0].shape != starts[1].shape or not torch.equal(*starts)
+    assert 400 < len(losses) <= 800
+    assert losses[400] > 10 * losses[399]  # the second network was untrained
+    assert {id(held_out) for _, held_out, _ in looked} == {id(looked[0][1])}
+    assert gate.decide(HeaderReader(gate_engine, keyring, gate.sigma).read([None])).tolist() == [0]
 
 
 def test_without_keys_a_gate_opens_nothing(gate_engine, monkeypatch):
