@@ -39,12 +39,14 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 CONFIGURATION = tempfile.TemporaryDirectory()
 os.environ["FEDAUDIT_CONFIG"] = CONFIGURATION.name
 
-# No test fails because the machine has other work. `make oracles` takes the second profile.
+# No test fails because the machine has other work, or because a run drew other examples: the same
+# change is red or green every time. `make oracles` takes the second profile, whose examples differ.
 for profile, examples in (("quick", 50), ("thorough", 1000)):
     settings.register_profile(
         profile,
         deadline=None,
         max_examples=examples,
+        derandomize=profile == "quick",
         suppress_health_check=(HealthCheck.too_slow,),
     )
 settings.load_profile("quick")

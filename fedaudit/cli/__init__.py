@@ -42,6 +42,7 @@ from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
 from fedaudit.cli.watch import watch
 from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_limit
+from fedaudit.system.staging import remove_open_stages
 
 # Help texts have no markup: rich, which takes longer to load than they do, is not asked for them.
 typer.core.HAS_RICH = False
@@ -150,6 +151,7 @@ def main() -> None:
             code = output.code(code)
     except KeyboardInterrupt:  # before the command, or after it has ended
         code = _report_interrupt() if code is None else code
+    remove_open_stages()
     sys.exit(code)
 
 

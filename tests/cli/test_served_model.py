@@ -2,10 +2,10 @@
 
 import json
 import re
-import socket
 
 import fake_audit
 import pytest
+from chat_server import nobody_there
 from completion_server import HonestServer
 from hash_model import HashModel
 
@@ -208,10 +208,9 @@ def drawn(request):
 
 
 def test_a_server_that_is_not_there(run, here):
-    with socket.create_server(("127.0.0.1", 0)) as place:
-        url = f"http://127.0.0.1:{place.getsockname()[1]}/v1"
-    words = ("extract", "--target", url, "--model", "tuned", *ATTACK, "--quiet")
-    assert "cannot be reached" in run.refused(4, *words).err
+    with nobody_there() as url:
+        words = ("extract", "--target", url, "--model", "tuned", *ATTACK, "--quiet")
+        assert "cannot be reached" in run.refused(4, *words).err
 
 
 @pytest.mark.parametrize(

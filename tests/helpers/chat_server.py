@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,14 @@ def scored(one, two):
 def chat(text):
     """Return a chat completion's body."""
     return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]})
+
+
+@contextmanager
+def nobody_there():
+    """Give the URL of a port that refuses connections, and that no server takes meanwhile."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/v1"
 
 
 class Server:

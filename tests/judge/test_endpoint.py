@@ -1,10 +1,9 @@
-import socket
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from chat_server import Server, chat
+from chat_server import Server, chat, nobody_there
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.judge.endpoint import LONGEST_WAIT, MOST_BYTES, Endpoint, EndpointClient
@@ -182,10 +181,12 @@ def test_a_connection_that_breaks_off_is_tried_again():
 
 
 def test_nobody_there_is_said_at_once():
-    with socket.create_server(("127.0.0.1", 0)) as place:
-        url = f"http://127.0.0.1:{place.getsockname()[1]}/v1"
     waits = []
-    with client(url, waits) as one, pytest.raises(TargetError) as error:
+    with (
+        nobody_there() as url,
+        client(url, waits) as one,
+        pytest.raises(TargetError) as error,
+    ):
         one.ask(HELLO)
     assert str(error.value) == f"The judge at {url} cannot be reached."
     assert waits == []

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from chat_server import Server
+from chat_server import Server, nobody_there
 
 from fedaudit.api.errors import Interrupted, TargetError
 from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnreachable, check_url
@@ -114,20 +114,21 @@ def test_a_huge_body_is_cut_off(client):
 
 
 def test_servers_are_asked_in_turn_and_one_that_is_gone_is_passed_over(client):
-    with socket.create_server(("127.0.0.1", 0)) as place:
-        nobody = f"http://127.0.0.1:{place.getsockname()[1]}/v1"
     answer = (200, {}, "{}")
     with Server(lambda r: answer).running() as one, Server(lambda r: answer).running() as two:
         asked = client(one.url, two.url)
         for _ in range(4):
             asked.post("/completions", {})
         assert (len(one.requests), len(two.requests)) == (2, 2)
-        asked = client(nobody, one.url)
-        for _ in range(3):
-            asked.post("/completions", {})
+        with nobody_there() as nobody:
+            asked = client(nobody, one.url)
+            for _ in range(3):
+                asked.post("/completions", {})
         assert len(one.requests) == 5
-    with pytest.raises(ServerUnreachable, match="cannot be reached"):
-        client(nobody, one.url).post("/completions", {})
+    with nobody_there() as nobody, nobody_there() as neither:
+        asked = client(nobody, neither)
+        with pytest.raises(ServerUnreachable, match="cannot be reached"):
+            asked.post("/completions", {})
 
 
 def test_a_failure_of_its_own_is_final_where_nobody_is_patient(client):

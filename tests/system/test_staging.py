@@ -1,12 +1,14 @@
 """What killed writes left goes; everything that users may have put beside it stays."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fedaudit import cli
 from fedaudit.system.files import atomic, atomic_folder
 from fedaudit.system.staging import MARK, remove_stale_stages
 
@@ -46,6 +48,27 @@ def test_only_the_stages_of_killed_processes_are_removed(tmp_path, kind):
     assert len([name for name in names(tmp_path) if name not in USERS]) == 3
     remove_stale_stages(tmp_path, below=True)
     assert names(tmp_path) == sorted(USERS)
+
+
+@pytest.mark.parametrize("writer", [atomic, atomic_folder])
+def test_a_stage_whose_removal_is_interrupted_goes_before_the_process_ends(
+    tmp_path, monkeypatch, writer
+):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    (tmp_path / "place").mkdir()
+    monkeypatch.chdir(tmp_path / "place")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt), writer(Path("run")):
+            pass
+    monkeypatch.chdir(tmp_path)
+    assert names(tmp_path / "place/")
+    monkeypatch.setattr(sys, "argv", ["fedaudit", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert [path.name for path in (tmp_path / "place").iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("writer", [atomic, atomic_folder])

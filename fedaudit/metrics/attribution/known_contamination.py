@@ -265,5 +265,5 @@ def _leaks(
     means = np.clip(means + hidden @ np.maximum(of_groups.shares.T, 0.0) * largest, 0.0, largest)
     return (
         np.where(at_once, largest, means),
-        np.where(at_once, of_groups.largest_variances[groups], variances * (means > 0)),
+        np.where(at_once, of_groups.largest_variances[groups], variances * (means > CLOSE)),
     )

@@ -273,7 +273,7 @@ def leak(one, who, group, weights, start, most):
     amount += sum(max(held[x], 0.0) * most_of_all for x in hidden)
     if gain > 1 or hidden:
         amount = min(amount, most_of_all)
-    return (amount, variance) if amount > 0 else (0.0, 0.0)
+    return (amount, variance) if amount > 1e-9 else (0.0, 0.0)
 
 
 def unmix_scores(one, group):
@@ -333,6 +333,7 @@ def luck(one, group, held):
 @example(
     1_636_208_179, 3, 0, 0.0, [], 0
 )  # a measured score equals its unmixed one but for rounding
+@example(2015, 2, 0, 0.0, [(6, 3, 1.0, 0.5)], 0)  # a leak is 0 but for rounding
 def test_against_plain_words(seed, number, marks, error, more, cut):
     rounds, z, spreads = drawn(seed, number, 5, marks)
     groups = groups_of(5, among=(0, 1, 2))
