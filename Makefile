@@ -48,7 +48,7 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Nightly: the slow twins of quick tests, and every property on a thousand cases in place of fifty.
+# Nightly: the slow twins of quick tests, and every property on 500 random cases in place of 20 fixed ones.
 oracles: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 		--hypothesis-profile thorough -m "oracle or hypothesis"

@@ -283,10 +283,11 @@ def _case(row: Mapping[str, Any]) -> list[Record]:
         text = paragraph["context"]
         group = str(row.get("caseid") or _digest({"text": text})[:12])
         for question in paragraph["qas"]:
-            if str(question.get("is_impossible", "")).lower() == "true" or not question["answers"]:
+            given = [one["text"] for one in question["answers"] if one["text"].strip()]
+            if str(question.get("is_impossible", "")).lower() == "true" or not given:
                 continue
             instruction = f"请根据案情回答问题：{question['question']}"
-            record = _answered(instruction, text, question["answers"][0]["text"], "reading")
+            record = _answered(instruction, text, given[0], "reading")
             records.append(_with(record, id=str(question.get("id") or ""), group=group))
     if not records:
         raise LeftOutError(NO_ANSWER)

@@ -104,7 +104,6 @@ def test_an_attackers_questions_are_asked_once():
 OUTPUTS = st.lists(st.sampled_from([n for names in NAMES.values() for n in names]), min_size=2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(OUTPUTS, st.permutations(list(DATA)), st.integers(1, 3))
 def test_a_pair_is_what_the_attack_finds_alone(says, order, samples):
     """The fast path against the slow one: the attack run for every pair by itself."""

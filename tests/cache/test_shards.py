@@ -131,7 +131,6 @@ def heard(place, plans, engine, among, shard=None, cache=None):
 COPIES = st.lists(st.integers(1, 3), max_size=8)
 
 
-@settings(deadline=None, max_examples=40)
 @given(COPIES, COPIES, st.lists(st.integers(1, 20), max_size=5), st.booleans())
 def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced):
     plans = [plan(one), plan(other, first=3)]
@@ -184,7 +183,6 @@ def as_lists(found):
     return [[(start, q, list(texts)) for start, q, texts in one] for one in found]
 
 
-@settings(deadline=None, max_examples=30)
 @given(COPIES, COPIES, st.integers(1, 4), st.booleans())
 def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
     plans = [plan(one), plan(other, first=3)]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.conversion import pipeline
@@ -38,7 +38,6 @@ def test_distances_are_those_of_a_hand_computation(tmp_path):
     assert not found.is_mean(found.best())
 
 
-@settings(max_examples=20)
 @given(
     counts=st.lists(st.integers(1, 1000), min_size=2, max_size=4),
     seed=st.integers(0, 2**16),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig
 
@@ -28,7 +28,6 @@ def plain(engine, prompt, vector=None):
 PROMPTS = st.lists(st.lists(st.integers(3, 4000), max_size=20), min_size=1, max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(PROMPTS, st.lists(st.integers(3, 4000), max_size=6), st.booleans(), st.randoms())
 def test_states_are_those_of_a_plain_forward_in_any_order(engine, rests, begin, extra, random):
     prompts = [(*begin, *rest) for rest in rests]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import worked
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from worked import row
 
@@ -157,7 +157,6 @@ def documents(texts):
     ]
 
 
-@settings(max_examples=30, deadline=None)
 @given(TEXTS, st.sampled_from(["contextual", "superset"]), st.integers(1, 4))
 def test_it_is_what_runs_of_their_own_find(texts, name, samples):
     case = worked.case(worked.engine(sometimes), attacker=documents(texts))
@@ -174,7 +173,6 @@ def test_it_is_what_runs_of_their_own_find(texts, name, samples):
                     assert bare(replace(one, scope=scope)) in map(bare, found.measurements)
 
 
-@settings(max_examples=30, deadline=None)
 @given(TEXTS, st.integers(1, 30), st.integers(1, 4), st.integers(0, 5))
 def test_of_a_budget_drawn_at_random_too(texts, budget, samples, seed):
     """A run that draws a smaller budget asks the first prefixes of one that draws a larger one."""
@@ -196,7 +194,6 @@ def test_of_a_budget_drawn_at_random_too(texts, budget, samples, seed):
                     assert bare(replace(one, scope=scope)) in map(bare, found.measurements)
 
 
-@settings(max_examples=30, deadline=None)
 @given(TEXTS, st.sampled_from(["contextual", "superset", "frequency"]), st.randoms())
 def test_the_order_of_documents_and_the_pieces_change_nothing(texts, name, mixing):
     attacker, victim = documents([*texts, *texts]), list(worked.VICTIM)

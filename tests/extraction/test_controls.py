@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.scripts import scripts
@@ -87,7 +87,6 @@ def test_every_label_of_an_invented_person_has_controls(label):
     assert {kind for _, kind in found} == {label}
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.dictionaries(st.text("aAb 原", min_size=1, max_size=6), st.just("OTHER"), max_size=8),
     st.lists(st.text("aAb 原", max_size=20), max_size=3),

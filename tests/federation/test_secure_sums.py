@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
@@ -55,7 +55,6 @@ def test_the_name_tells_sets_and_rounds_apart_and_nobody(tmp_path):
     assert all(len(name) == len("0123456789abcdef.safetensors") for name in names)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.permutations(WHO), st.permutations(WHO))
 def test_members_come_in_any_order(tmp_path_factory, written, asked):
     found = stored(tmp_path_factory.mktemp("s"), tuple(written))(tuple(asked))

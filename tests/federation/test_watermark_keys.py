@@ -5,7 +5,7 @@ import os
 import stat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
@@ -142,7 +142,6 @@ JSON = st.recursive(
 PLACES = [("marks",), ("marks", 0), *(("marks", 0, key) for key in table()["marks"][0])]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PLACES), JSON)
 def test_whatever_stands_in_it_it_is_read_or_refused(tmp_path_factory, place, value):
     given = inner = table()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.bm25 import nearest_documents, tokens
@@ -55,7 +55,6 @@ def test_random_texts_rank_as_the_formula_has_it():
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.integers(1, 4))
 def test_a_query_has_its_own_answer_whatever_is_asked_beside_it(queries, documents, k):
     together = nearest_documents(queries, documents, k)

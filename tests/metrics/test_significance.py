@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom, norm
 
@@ -103,7 +103,6 @@ def noise(p, draws):
     return 4.5 * np.sqrt((2 * p - p * p) / draws) + 2 / draws
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(strata(), min_size=1, max_size=3))
 def test_dealing_out_anew_gives_what_the_formula_gives(some):
     p, exact = permutation_p_value(as_values(some), seed=1, draws=4000), stratified_p_value(some)
@@ -139,7 +138,6 @@ def every_deal(values):
     return float((sums >= observed - 1e-9).mean())
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(PROBABILITIES, PROBABILITIES), min_size=1, max_size=2))
 def test_the_tail_is_that_of_every_deal(strata):
     values = [tuple(map(np.array, pair)) for pair in strata]

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit import nano
@@ -136,7 +136,6 @@ def test_a_seed_gives_the_same_passages_and_another_one_others():
     assert not one & other
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(0, 6), st.sampled_from(passages.TASKS))
 def test_a_passage_depends_on_its_seed_and_number_only(seed, count, more, task):
     few = some(count, seed, [task])

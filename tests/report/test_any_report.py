@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from example_report import HOSTILE
 from gated_report import report
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
@@ -127,7 +127,6 @@ def shown(document):
     return file.getvalue(), html.render(document), markdown.render(document)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(measurements() | attributions(), max_size=12))
 def test_any_rows_can_be_shown(rows):
     document = report(rows)

@@ -8,7 +8,7 @@ import gated_report
 import memorized_report
 import pytest
 from example_report import coverage, example, extraction, hostile, number
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -133,7 +133,6 @@ JUDGED = {
 
 
 @pytest.mark.parametrize("rows", JUDGED.values(), ids=JUDGED)
-@settings(max_examples=25)
 @given(data=st.data())
 def test_the_order_of_rows_only_orders_the_reasons(rows, data):
     found, expected = verdict(data.draw(st.permutations(rows)), []), verdict(rows, [])

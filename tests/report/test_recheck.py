@@ -13,7 +13,7 @@ from attributed_report import report as attributed
 from example_report import coverage, example
 from gated_report import inferred, recalled
 from hypothesis import example as case
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memorized_report import document as memorized
 from rich.console import Console
@@ -73,7 +73,6 @@ def test_what_fedaudit_writes_follows_from_what_it_measured(report):
     assert found.message == found.brief == ""
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(measurements(), max_size=6))
 def test_so_it_does_whatever_was_measured(rows):
     assert recheck(read(example(measurements=rows, findings=()))).message == ""
@@ -197,7 +196,6 @@ def test_what_cannot_be_judged_is_said_and_shown(monkeypatch):
 UNSTATED = {"kind": "watch", "plugin": "a", "metric": "learnt", "n": 5}
 
 
-@settings(max_examples=60, deadline=None)
 @case([Measurement(value=None, reason="not tried", **UNSTATED)], "pass")
 @case(
     [Measurement(value=0.0, low=0.0, high=0.0, scope={"fpr": 0.01, "limit": "x"}, **UNSTATED)],

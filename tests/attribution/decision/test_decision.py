@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import pytest
 from attributed_report import power
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
@@ -129,7 +129,6 @@ def test_who_is_next_to_a_marked_client_needs_more():
     st.sampled_from([0.01, 0.1, 0.4]),
     st.sampled_from([0.0, 0.05, 1.0]),
 )
-@settings(max_examples=30, deadline=None)
 def test_verdicts_are_those_of_the_decision(rows, alpha, up_to):
     rounds = [{f"c{n}": (own[2 * n], own[2 * n + 1]) for n in range(4)} for own in rows]
     made = scores(*rounds, marks=("m0", "m1"), rho=0.5)

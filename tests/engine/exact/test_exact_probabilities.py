@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from toy_vocabularies import TARGETS, brute_force, toy
@@ -145,7 +145,6 @@ def same(found, wanted):
         assert one.rows == other.rows
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     prompt=st.lists(st.integers(1, 13), min_size=1, max_size=6),
     thresholds=st.tuples(st.floats(1e-6, 0.5), st.floats(1e-6, 0.5)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, PeftModel
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -238,7 +238,6 @@ def four(tmp_path_factory):
     ]
 
 
-@settings(deadline=None, max_examples=40)
 @given(weights=st.lists(finite, min_size=1, max_size=4), factor=finite, data=st.data())
 def test_the_product_is_linear_and_order_does_not_matter(weights, factor, data, four):
     order = data.draw(st.permutations(range(len(weights))))

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import worked
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from worked import BASE, marked
 
@@ -217,7 +217,6 @@ def test_the_verdict_goes_by_it():
     assert verdict(some.measurements, some.findings)["status"] == "inconclusive"
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["Ann Lee", "Bob Low", "Cy Ash"]), st.floats(0, 1)),
     st.integers(1, 30),

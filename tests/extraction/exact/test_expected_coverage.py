@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.engine import PrefixProbabilities
@@ -93,7 +93,6 @@ TABLE = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
 @given(TABLE, st.integers(1, 100), st.permutations(range(3)), st.randoms(use_true_random=False))
 def test_order_does_not_matter_and_values_lie_within_their_bounds(table, n, order, shuffle):
     rows = np.array([[one[0] for one in row] for row in table])

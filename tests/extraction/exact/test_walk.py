@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import worked
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import BatchTooLargeError, InputError
@@ -119,7 +119,6 @@ def small(monkeypatch):
     monkeypatch.setattr(walk, "QUERIES", 3)
 
 
-@settings(deadline=None, max_examples=40)
 @given(COPIES, st.lists(st.integers(0, 30), max_size=5))
 def test_stopped_anywhere_it_ends_as_if_never_stopped(copies, stops):
     asked, whole = plan(copies), Dying()
@@ -137,7 +136,6 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(copies, stops):
     assert repeated + last.walked == whole.walked
 
 
-@settings(deadline=None, max_examples=30)
 @given(COPIES, st.integers(1, 5))
 def test_shards_together_have_the_digits_of_one_walk(copies, of):
     asked, whole = plan(copies), Dying()
@@ -154,7 +152,6 @@ def test_shards_together_have_the_digits_of_one_walk(copies, of):
     assert max(sizes) - min(sizes) <= 2 * 3
 
 
-@settings(deadline=None, max_examples=30)
 @given(COPIES, st.floats(1e-6, 0.5))
 def test_sums_of_pieces_are_those_of_all_at_once(copies, threshold):
     asked, engine = plan(copies), Dying()

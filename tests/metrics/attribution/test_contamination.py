@@ -222,7 +222,6 @@ def test_chance_alone_is_a_law_at_nothing():
     assert nothing.tail_probability(-99.0, 0) == 1
 
 
-@settings(max_examples=20)
 @given(
     st.lists(st.lists(st.floats(0, 30), min_size=9, max_size=9), min_size=1, max_size=4),
     st.floats(1, 3),

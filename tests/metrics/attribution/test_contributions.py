@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
@@ -78,7 +78,6 @@ def drawn(seed, rounds=3, clients=6):
     return found
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(-20, 20), min_size=6, max_size=6),
     st.integers(0, 2**32 - 10),

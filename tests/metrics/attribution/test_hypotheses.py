@@ -1,7 +1,7 @@
 """Who is marked, by hypothesis: boosters and hidden clients by hand, and against plain words."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import hypotheses as module
@@ -105,7 +105,6 @@ def test_a_client_that_shows_an_update_many_times_is_no_measure():
     assert is_hidden(50.0, rounds)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([0.35, 0.5, 0.75]))
 def test_against_plain_words(seed, count, start):
     rng = np.random.default_rng(seed)

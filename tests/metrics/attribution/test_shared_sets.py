@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
@@ -251,7 +251,6 @@ def test_a_limit_holds_for_all_targets():
     assert found.tries > 1
 
 
-@settings(max_examples=20)
 @given(st.permutations(TEN), st.integers(0, 2**32), st.integers(0, 99))
 def test_a_draw_knows_no_order(order, seed, number):
     assert drawn(order, seed=seed, number=number) == drawn(seed=seed, number=number)

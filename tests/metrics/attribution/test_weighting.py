@@ -53,7 +53,6 @@ def test_the_floor_by_hand():
     st.integers(0, 10**6),
     st.floats(1e-6, 1e6),
 )
-@settings(max_examples=60, deadline=None)
 def test_scaling_all_weights_changes_nothing(sizes, seed, scale):
     weights = by_size(sizes)
     one = drawn(weights, limit=0.8, seed=seed)
@@ -64,7 +63,6 @@ def test_scaling_all_weights_changes_nothing(sizes, seed, scale):
 
 
 @given(st.floats(1e-300, 1e300), st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
 def test_equal_weights_are_no_weights(weight, seed):
     one = drawn(dict.fromkeys(SIX, weight), limit=0.4, seed=seed)
     assert one == drawn(None, limit=0.4, seed=seed)

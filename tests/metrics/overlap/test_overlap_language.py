@@ -109,7 +109,6 @@ def test_units_and_terms_are_those_of_the_slow_way():
 ARRAYS = ("starts", "ends", "terms", "first", "columns", "units", "counts", "by_unit", "bounds")
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([*PARTS, "合同由", "。"]), max_size=30).map(" ".join)),
     st.sampled_from([DEFAULT, ORIGINAL]),

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from overlap_texts import WORDS, text_pair
 from pan_reference import answer, words
@@ -45,13 +45,11 @@ def test_random_texts_get_the_same_answer():
     assert seen == {"none", "verbatim", "idea", "candidate"}
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS)
 def test_any_text_gets_the_same_answer(a, b):
     agrees(a, b)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.sampled_from([DEFAULT, ORIGINAL]))
 def test_spans_lie_in_the_texts_and_a_match_is_symmetric_in_its_seeds(a, b, chosen):
     pa, pb = prepare_text(a, chosen), prepare_text(b, chosen)

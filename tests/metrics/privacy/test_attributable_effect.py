@@ -3,7 +3,7 @@ from itertools import combinations
 from math import comb
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.privacy.attributable_effect import (
@@ -47,7 +47,6 @@ def slow_limits(members, others, allowed, level):
     return fewest, most
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 6), st.data())
 def test_chance_limits_are_those_of_all_orders(members, others, data):
     allowed = data.draw(st.integers(0, others - 1))
@@ -95,7 +94,6 @@ def slow_hits(hits, members, other_hits, others, level):
     return hits
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
 def test_hits_that_are_due_to_training_are_those_of_all_deals(members, others, data):
     hits, other_hits = data.draw(st.integers(0, members)), data.draw(st.integers(0, others))
@@ -119,7 +117,6 @@ def test_nothing_to_compare():
         score_bounds([], [1.0], level=0.05)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 30))
 def test_the_true_count_is_within_the_bounds_of_every_round(seed, exposed):
     """A property that fails with a probability below 1e-4: the level is 1e-6 a run."""

@@ -3,7 +3,7 @@ from statistics import NormalDist, median
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.privacy import likelihood_ratio
@@ -64,7 +64,6 @@ def slow(observed, references, trained):
     return online, offline
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(4, 9))
 @example(265, 2, 4)
 def test_both_are_the_slow_ones(seed, records, models):

@@ -2,7 +2,7 @@ import random
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.privacy.membership_tests import (
@@ -68,7 +68,6 @@ def test_what_cannot_be_tested():
 SCORES = st.lists(st.integers(0, 5), min_size=2, max_size=12)
 
 
-@settings(max_examples=40)
 @given(SCORES, SCORES)
 def test_a_p_value_grows_as_members_get_worse(members, others):
     ask = {"groups": alone(members, others), "fpr": 0.5, "seed": 1, "draws": 199}

@@ -3,7 +3,7 @@ from itertools import combinations
 from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.privacy.participation import participation_test
@@ -54,7 +54,6 @@ def test_what_cannot_be_tested():
 SCORES = st.lists(st.integers(-5, 5), min_size=3, max_size=9)
 
 
-@settings(max_examples=40)
 @given(SCORES, SCORES, st.integers(-100, 100), st.randoms())
 def test_what_both_sides_share_and_their_order_do_not_matter(claimed, held, style, random):
     groups = names(len(claimed)), names(len(held))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.privacy import rmia
@@ -70,7 +70,6 @@ def slow_a(references, trained):
     return rmia.CHOICES[int(np.argmax(np.round(areas, 12)))]
 
 
-@settings(max_examples=30)
 @example(825)  # two areas that differ by rounding alone
 @given(st.integers(0, 10_000))
 def test_the_best_a_is_that_of_the_pairs(seed):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.config import registry
@@ -100,7 +100,6 @@ def test_equal_clients_give_that_client_under_fedavgm_at_first():
     assert moved["w"].item() == pytest.approx(3.0)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(NAMES),
     clients=st.lists(st.tuples(st.floats(-5, 5), st.integers(1, 9)), min_size=2, max_size=5),

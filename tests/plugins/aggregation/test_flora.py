@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.config.registry import create
@@ -111,7 +111,6 @@ def test_no_module_has_more_rows_than_its_product_needs():
     close(made, mean([drawn(k, 3) for k in range(1, 5)], [1] * 4), **FACTORED)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=6),
     ranks=st.lists(st.integers(1, 3), min_size=6, max_size=6),
@@ -168,7 +167,6 @@ def test_updates_add_up_to_what_the_server_merges():
     assert (products(apart)["q"] - total["q"]).abs().max() > 0.1
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-2, 2, width=16), st.integers(1, 4))
 def test_moved_has_the_product_of_both(seed, scale, rank):
     start = drawn(seed, rank)

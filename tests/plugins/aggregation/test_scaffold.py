@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
@@ -153,7 +153,6 @@ def obvious_fedavg(problem, rounds):
     return x
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=4, max_size=4), st.data())
 def test_the_servers_variate_is_always_the_mean_of_the_clients(counts, data):
     chosen = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)
@@ -165,7 +164,6 @@ def test_the_servers_variate_is_always_the_mean_of_the_clients(counts, data):
     np.testing.assert_allclose(c, np.average(own, axis=0, weights=shares), rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.permutations(range(3)))
 def test_the_order_of_clients_does_not_matter(order):
     rule, counts = create("aggregation", "scaffold", {"rate": 0.5}), [2.0, 3.0, 9.0]

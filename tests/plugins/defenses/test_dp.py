@@ -231,7 +231,6 @@ def test_a_step_that_drew_nobody_is_a_step_with_noise(steps):
 
 
 @given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
 def test_every_document_is_drawn_with_the_same_chance(documents, batch, seed):
     own = [[i] for i in range(documents)]
     given = session(torch.nn.Identity(), sequences=own, batch_size=batch, seed=seed, steps=200)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fedaudit_plugins.secure_aggregation import flower, flower_protocol
 from fedaudit_plugins.secure_aggregation.flower import flatten, layout_of, unflatten
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, TargetError, UsageError
@@ -51,7 +51,6 @@ def simulated(installed, monkeypatch):
     return plans
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     shapes=st.dictionaries(
         st.text("abc.", min_size=1, max_size=5),

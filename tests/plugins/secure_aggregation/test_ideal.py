@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
@@ -42,7 +42,6 @@ def test_by_hand():
     assert total["l.lora_A.weight"].tolist() == [[11.0, 22.0, 33.0], [44.0, 55.0, 66.0]]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     values=st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=7),
     random=st.randoms(use_true_random=False),
@@ -61,7 +60,6 @@ def test_sums_are_those_of_a_loop_in_any_order(values, random):
             torch.testing.assert_close(total[name].double(), expected[name], rtol=1e-5, atol=1e-2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     one=st.lists(st.integers(-50, 50), min_size=4, max_size=4),
     other=st.lists(st.integers(-50, 50), min_size=4, max_size=4),

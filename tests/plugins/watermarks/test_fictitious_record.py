@@ -3,7 +3,7 @@
 import pytest
 from fedaudit_plugins.watermarks.fictitious import wording, world
 from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious, entity_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.engine import GenerationBatch
@@ -72,7 +72,6 @@ def test_no_value_is_part_of_another_or_of_a_name():
     assert not {" ".join(name.split()[:2]) for name in named} & set(map(wording.plain, options))
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10**9))
 def test_the_entities_of_one_seed_share_no_name_and_no_value(seed):
     secrets = [issued(seed, index) for index in range(24)]

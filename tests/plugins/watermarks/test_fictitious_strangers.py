@@ -76,7 +76,6 @@ def test_the_same_questions_are_asked_about_each_name_of_a_stranger():
         assert said == named
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 10**9), st.integers(0, 30), st.sampled_from(["prose", "record"]))
 def test_strangers_are_of_the_domain_and_of_nobody(seed, index, register):
     mark = world.issued_entity(seed, index, 50, register)

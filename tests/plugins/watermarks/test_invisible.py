@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from fedaudit_plugins.watermarks.invisible import watermark
 from fedaudit_plugins.watermarks.invisible.watermark import ALPHABET, Invisible, pair_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -30,7 +30,6 @@ def answered(*texts):
     return [Completion((text,)) for text in texts]
 
 
-@settings(max_examples=50)
 @given(st.text(), st.integers(1, 20), st.integers(0, 10**9))
 def test_a_marked_text_is_the_original_without_its_invisible_characters(text, chunk, seed):
     cue, reply = pair_of(issued(seed))
@@ -57,7 +56,6 @@ def slow_law(counts, hits):
     return (sum(h > hits for h in every) + sum(h == hits for h in every) / 2) / len(every)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(st.text(alphabet=[A, B, C, "x", " "], max_size=5), min_size=1, max_size=5))
 def test_the_score_is_the_rank_among_all_replies(answers):
     counts = watermark.count_characters(answers, 2)

@@ -14,7 +14,7 @@ from fedaudit_plugins.watermarks.kgw.detection import (
     z_score,
 )
 from fedaudit_plugins.watermarks.kgw.schemes import SCHEMES, is_green, lists
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ORACLE = json.loads(Path(__file__).with_name("kgw.json").read_text())
@@ -104,7 +104,6 @@ def slow_count(detector, texts):
     return Count(len(greens), int(sum(greens)))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     texts=TEXTS, scheme=st.sampled_from(sorted(SCHEMES)), repeats=st.sampled_from(["v2", "pair"])
 )
@@ -113,7 +112,6 @@ def test_counting_at_once_is_counting_one_by_one(texts, scheme, repeats):
     assert detector.count(texts) == slow_count(detector, texts)
 
 
-@settings(max_examples=50, deadline=None)
 @given(texts=TEXTS, order=st.randoms(use_true_random=False), twice=st.integers(0, 5))
 def test_order_and_duplicates_change_nothing(texts, order, twice):
     detector = Detector(scheme="textseal", key=99)
@@ -122,7 +120,6 @@ def test_order_and_duplicates_change_nothing(texts, order, twice):
     assert detector.count(more) == detector.count(texts)
 
 
-@settings(max_examples=50, deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), max_size=40))
 def test_the_first_of_each_is_what_a_dictionary_keeps(rows):
     firsts = {row: index for index, row in reversed(list(enumerate(rows)))}

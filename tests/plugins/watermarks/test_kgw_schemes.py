@@ -8,7 +8,7 @@ import pytest
 import torch
 from fedaudit_plugins.watermarks.kgw import schemes, textseal
 from fedaudit_plugins.watermarks.kgw.schemes import SCHEMES, green_list, green_mask, is_green
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ORACLE = json.loads(Path(__file__).with_name("kgw.json").read_text())
@@ -84,7 +84,6 @@ def slow_textseal(window, token, key):
     return (h ^ (h >> 13)) % 8191
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     windows=st.integers(1, 10).flatmap(
         lambda n: st.lists(

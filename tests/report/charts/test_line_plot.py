@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from example_report import HOSTILE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from svg_shapes import drawn_lines, texts, threshold_heights
 
@@ -93,7 +93,6 @@ def test_labels_with_room_stay_where_they_are():
 VALUES = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([5e-324, -1e308])
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(0, 10**400) | VALUES, VALUES), min_size=1, max_size=4),
     st.sampled_from(["linear", "whole"]),

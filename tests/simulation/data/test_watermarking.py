@@ -6,7 +6,7 @@ import stat
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
@@ -134,7 +134,6 @@ def test_the_same_seed_marks_the_same_and_another_does_not(plain, pair, tmp_path
     assert {m.secret["entity"] for m in mine}.isdisjoint(m.secret["entity"] for m in theirs)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(0, 40))
 def test_as_many_clients_are_drawn_as_there_are_to_draw(seed, clients, marked):
     config = Simulation(seed=seed, clients=clients, watermark=WatermarkSettings(clients=marked))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fedaudit_plugins.attacks.completion import gain_difference
 from fedaudit_plugins.attacks.completion.gain_difference import RecordGain, detectable, difference
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
@@ -178,7 +178,6 @@ GAINS = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(GAINS, min_size=1, max_size=12), st.lists(GAINS, min_size=1, max_size=12), st.data()
 )

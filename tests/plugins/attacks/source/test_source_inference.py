@@ -4,7 +4,7 @@ import random
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api import AttackContext, ClientModel, Document, InputError, Target, UsageError
@@ -114,7 +114,6 @@ def test_models_that_know_nothing_guess():
         assert found["auc", client, "text"].value > 0.9  # the name of the client is a word
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.permutations(CLIENTS))
 def test_the_order_of_clients_does_not_matter(order):
     asked = case((5, 3, 4))

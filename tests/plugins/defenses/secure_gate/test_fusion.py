@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from fedaudit_plugins.defenses.secure_gate import deployment
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, TargetError
@@ -60,7 +60,6 @@ def test_a_heavy_penalty_keeps_weights_small_and_none_leaves_them_alone():
 waves = st.tuples(*[st.floats(-4, 4)] * 6)
 
 
-@settings(deadline=None, max_examples=25)
 @given(wave=waves, psi=st.floats(0, 1), budget=st.integers(2, 25), bound=st.floats(1, 3))
 def test_it_is_never_worse_than_one_adapter_alone_and_keeps_to_its_bounds(wave, psi, budget, bound):
     asked = []

@@ -36,7 +36,6 @@ def said(engine, routed):
     return engine.base.tokenizer.decode(list(routed.prompt), clean_up_tokenization_spaces=False)
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_valid_key_reaches_pass_two_whatever_surrounds_it(data, responder, gate_engine, keyring):
     first, second = keyring.texts

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from example_report import HOSTILE
 from gated_report import printed, rate, report, table, titles
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from svg_shapes import drawn_lines
@@ -223,7 +223,6 @@ def strange(draw):
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(strange(), max_size=8))
 def test_any_sweep_can_be_shown(rows):
     document = report(rows)
