@@ -24,7 +24,7 @@ class Records:
     domains: tuple[str, ...] = ("legal",)
     tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
     passages: int = 0
-    """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
+    """Passages of each domain of `tasks`, in place of case files: see docs/memorization.md."""
     copies: Annotated[tuple[int, ...], UpTo(10_000)] = ()
     """How many copies of its documents a client trains on: its first document has the first of
     these, and so on in turn; empty: one of each."""
