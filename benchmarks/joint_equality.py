@@ -3,7 +3,7 @@
     python benchmarks/joint_equality.py --out DIR [--seeds 1 2 3]
 
 For each seed, three federations of the profile fed_pii on the built-in model: clients that differ,
-clients that are alike, and five clients. Each client is a member of a joint audit, in a folder of
+clients that are alike, and four clients. Each client is a member of a joint audit, in a folder of
 its own, whose files are copied to the others; `extract --matrix` is given all records. Compared are
 the verdicts and, for every pair, the counts of what came out of the model, of its base, and of the
 strings that third members share. What is there already is not done again. The exit code is 1 if
@@ -23,11 +23,13 @@ from typing import Any
 FEDERATIONS = {
     "clients that differ": (),
     "clients that are alike": ("partition.method=iid",),
-    "five clients": ("clients=5", "records.cases=40"),
+    "four clients": ("clients=4",),
 }
 LESS = ("rounds=5", "central=false")
 BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
 """What is measured behind the attacker's prompts in the matrix, and behind the victim's else."""
+OF_A_PAIR = {("set", "all"), ("source", "tuned-not-base")}
+"""The row that says how many of a victim's strings an attacker drew, and the base did not."""
 BUDGET = ("--budget", "100", "--device", "cpu", "--seed", "0")
 
 
@@ -95,7 +97,8 @@ def compared(folder: Path, settings: Sequence[str], seed: int) -> dict[str, Any]
     together, apart = counts(matrix), counts(joint)
     extracted = [
         value for (metric, *scope), value in together.items()
-        if metric == "extracted" and not any(key in ("source", "label") for key, _ in scope)
+        if metric == "coverage" and len(scope) == len(("attacker", "victim", *OF_A_PAIR))
+        and {*scope} >= OF_A_PAIR
     ]  # fmt: skip
     return {
         "records": sum(len(path.read_text("utf-8").splitlines()) for path in records.values()),

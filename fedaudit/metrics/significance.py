@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -39,18 +40,28 @@ class Stratum:
             raise ValueError(f"{self} has more hits than strings.")
 
 
+def binomial_tail(hits: int, n: int, probability: float) -> float:
+    """Return P(Binomial(n, probability) >= hits).
+
+    It is `scipy.stats.binom.sf(hits - 1, n, probability)`, whose module takes a second to import.
+    """
+    from scipy.special import betainc
+
+    if hits <= 0 or hits > n:
+        return float(hits <= 0)
+    return float(betainc(hits, n - hits + 1, probability))
+
+
 def mcnemar(gained: float, lost: float) -> float:
     """Return the p value of McNemar's exact test: P(Binomial(gained + lost, 1/2) >= gained).
 
     `gained` strings came out of the tuned model only, `lost` of its base only. Expected counts
     (of computed probabilities) are rounded against the finding. Raises ValueError below 0.
     """
-    from scipy.stats import binom
-
     if gained < 0 or lost < 0:
         raise ValueError("Counts are at least 0.")
     gained_count, lost_count = int(np.floor(gained + 1e-9)), int(np.ceil(lost - 1e-9))
-    return float(binom.sf(gained_count - 1, gained_count + lost_count, 0.5))
+    return binomial_tail(gained_count, gained_count + lost_count, 0.5)
 
 
 def poisson_binomial_p_value(chances: Sequence[float], hits: int) -> float:
@@ -131,11 +142,11 @@ def _normal_tail(laws: Sequence[_Law], observed: int) -> float:
 
     No audit gives such counts, but a report that is read may state them.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     spread = math.sqrt(sum(law.variance for law in laws))
     z = (observed - 0.5 - sum(law.mean for law in laws)) / spread
-    return max(float(norm.sf(z)), float(np.finfo(float).tiny))
+    return max(float(ndtr(-z)), float(np.finfo(float).tiny))
 
 
 def permutation_p_value(
@@ -185,13 +196,14 @@ def guess_rate(hits: int, n: int) -> float:
 
 def upper_bound(hits: int, n: int, level: float = 0.05) -> float:
     """Return the one-sided upper bound of a rate (Clopper and Pearson 1934)."""
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     if not 0 <= hits <= n or n == 0:
         raise ValueError(f"{hits} of {n} is not a rate.")
-    return 1.0 if hits == n else float(beta.ppf(1 - level, hits + 1, n - hits))
+    return 1.0 if hits == n else float(betaincinv(hits + 1, n - hits, 1 - level))
 
 
+@lru_cache(maxsize=1024)
 def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int | None:
     """Return how many of `n` targets must come out for p <= `level`; None if all are not enough."""
 
@@ -215,12 +227,7 @@ def needed_against(lost: int, level: float) -> int:
 
 def needed_beyond(n: int, chance: float, level: float) -> int:
     """Return the least m with P(Binomial(n, chance) >= m) <= `level`; n + 1 if there is none."""
-    from scipy.stats import binom
-
-    if chance >= 1:
-        return n + 1
-    # isf is the least k with P(more than k) <= level.
-    return int(binom.isf(level, n, chance)) + 1
+    return bisect_left(range(n + 1), True, key=lambda m: binomial_tail(m, n, chance) <= level)
 
 
 def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | None = None) -> float:
@@ -230,12 +237,11 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
     a number of `answers`, each of which gives at best one of the r n leaked strings at random, a
     leaked string is seen with probability 1 - (1 - 1 / (r n))^answers.
     """
-    from scipy.optimize import brentq
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     if needed is None or needed > n:
         return 1.0
-    seen = float(beta.ppf(power, needed, n - needed + 1))
+    seen = float(betaincinv(needed, n - needed + 1, power))
     if answers is None:
         return seen
 
@@ -244,6 +250,8 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
 
     if shown(1.0) <= seen:
         return 1.0
+    from scipy.optimize import brentq
+
     return float(brentq(lambda rate: shown(rate) - seen, seen, 1.0))
 
 
@@ -267,10 +275,9 @@ def leak_needed(needed: int, n: int, reach: float, power: float = 0.9) -> int | 
 
     Each leaked string comes out with the probability `reach`. None if not even n are enough.
     """
-    from scipy.stats import binom
 
     def shown(count: int) -> bool:
-        return bool(binom.sf(needed - 1, count, reach) >= power)
+        return binomial_tail(needed, count, reach) >= power
 
     count = bisect_left(range(n + 1), True, key=shown)
     return count if count <= n else None

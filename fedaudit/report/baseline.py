@@ -112,7 +112,7 @@ def _verified_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
 
 def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
     """Return every judged number that both reports have with an interval; higher is worse."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     from fedaudit.metrics.attribution.stouffer import holm
 
@@ -140,7 +140,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             difference=difference(after, before),
             p=p[i],
             adjusted=adjusted[i],
-            seen=float(norm.isf(level)) * spreads[i],
+            seen=-float(ndtri(level)) * spreads[i],
             worse=adjusted[i] <= level,
         )
         for i, (name, row, before, after) in enumerate(pairs)
@@ -155,19 +155,19 @@ def _judged_measurements(report: Row) -> dict[str, Row]:
 
 def _spread(before: Estimate, after: Estimate) -> float:
     """Return the standard deviation implied by the lower half of the difference's interval."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     gap = difference(after, before)
-    return (gap.value - gap.low) / float(norm.isf(0.025))
+    return (gap.value - gap.low) / -float(ndtri(0.025))
 
 
 def _tail(increase: float, spread: float) -> float:
     """Return P(normal >= increase / spread); without any spread, 0 for an increase and else 1."""
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     if spread <= 0:
         return 0.0 if increase > 0 else 1.0
-    return float(norm.sf(increase / spread))
+    return float(ndtr(-increase / spread))
 
 
 def _new_leaks(leaks: Sequence[LeakChange]) -> Iterator[str]:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom, norm
+from scipy.stats import binom, hypergeom, norm
 
 from fedaudit.metrics import significance
 from fedaudit.metrics.significance import (
     Stratum,
+    binomial_tail,
     clustered_share,
     detectable,
     false_discovery_rates,
@@ -25,6 +26,20 @@ from fedaudit.metrics.significance import (
     stratified_p_value,
     upper_bound,
 )
+
+
+def test_a_binomial_tail_by_hand():
+    # Three coins: 1, 7/8, 1/2, 1/8.
+    assert [binomial_tail(hits, 3, 0.5) for hits in (-1, 0, 1, 2, 3, 4)] == pytest.approx(
+        [1, 1, 7 / 8, 1 / 2, 1 / 8, 0]
+    )
+    assert [binomial_tail(hits, 3, p) for hits, p in ((1, 0.0), (3, 1.0), (0, 0.0))] == [0, 1, 1]
+
+
+@given(st.integers(-1, 10**9), st.integers(0, 10**9), st.floats(0, 1))
+def test_a_binomial_tail_is_that_of_scipys_law(hits, n, p):
+    expected = float(binom.sf(hits - 1, n, p))
+    assert binomial_tail(hits, n, p) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def test_mcnemar_is_a_fair_coin():

@@ -134,12 +134,12 @@ def _times(row: Measurement) -> object:
 
 def _p_values(row: Measurement, rows: Sequence[Measurement]) -> list[float]:
     """Return the p values of a multiplicity's two tests, leaving out those without data."""
-    from scipy.stats import binom
+    from fedaudit.metrics.significance import binomial_tail
 
     same = (r for r in rows if r.metric == "p_value" and dict(r.scope) == dict(row.scope))
     p_values = [r.value for r in same if r.value is not None and 0 <= r.value <= 1]
     if row.hits is not None and row.n and row.chance is not None and 0 <= row.chance <= 1:
-        p_values.append(float(binom.sf(row.hits - 1, row.n, row.chance)))
+        p_values.append(binomial_tail(row.hits, row.n, row.chance))
     return p_values
 
 

@@ -9,9 +9,9 @@ SMALLEST = 1e-300
 
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
     """Return the p value P(Binomial(n, probability) >= hits), which is never 0."""
-    from scipy.stats import binom
+    from fedaudit.metrics.significance import binomial_tail
 
-    return max(float(binom.sf(hits - 1, n, probability)), SMALLEST)
+    return max(binomial_tail(hits, n, probability), SMALLEST)
 
 
 def judge_count(

@@ -167,7 +167,7 @@ def _detectable(value: float, test: Measurement | None, level: float) -> float |
     """
     from math import comb
 
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     groups = [test.scope.get(side) for side in ("groups", "beside")] if test else []
     sizes = [size for size in groups if isinstance(size, int) and size > 1]
@@ -177,7 +177,7 @@ def _detectable(value: float, test: Measurement | None, level: float) -> float |
         return None
     free = min(sizes) - 1
     now, then = (
-        float(t.ppf(1 - some, free) + t.ppf(COMPLETION_POWER, free))
+        float(stdtrit(free, 1 - some) + stdtrit(free, COMPLETION_POWER))
         for some in (level, COMPLETION_LEVEL)
     )
     return COMPLETION_MARGIN + (value - COMPLETION_MARGIN) * (now / then) ** 2

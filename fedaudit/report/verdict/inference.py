@@ -31,9 +31,7 @@ def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measureme
 def _test_against_base(
     row: Measurement, rows: Sequence[Measurement], chances: Sequence[Measurement]
 ) -> Test | None:
-    from scipy.stats import binomtest
-
-    from fedaudit.metrics.significance import Stratum, stratified_p_value
+    from fedaudit.metrics.significance import Stratum, binomial_tail, stratified_p_value
 
     same = {**row.scope, "source": "base"}
     base = next((o for o in rows if o.plugin == row.plugin and dict(o.scope) == same), None)
@@ -46,7 +44,7 @@ def _test_against_base(
     alike = [o for o in chances if o.plugin == row.plugin and dict(o.scope) == dict(row.scope)]
     chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
     if 0 < chance <= 1:
-        p = max(p, float(binomtest(hits, n, chance, alternative="greater").pvalue))
+        p = max(p, binomial_tail(hits, n, chance))
     return Test(row_name(row), p, choice_text(row), "more than its base and guessing")
 
 

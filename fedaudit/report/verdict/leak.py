@@ -115,13 +115,13 @@ class KindEvidence:
 
         With controls, the tests of all targets together decide.
         """
-        from scipy.stats import binom
+        from fedaudit.metrics.significance import binomial_tail
 
         if self.controls or not self.hits:
             return 1.0
         if self.chance is None:
             return 0.0
-        return float(binom.sf(self.hits - 1, self.n, min(1.0, max(0.0, self.chance))))
+        return binomial_tail(self.hits, self.n, min(1.0, max(0.0, self.chance)))
 
     def is_learned(self, level: float) -> bool:
         """Tell whether the model has learned strings of this kind."""
