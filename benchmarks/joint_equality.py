@@ -30,7 +30,7 @@ BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
 """What is measured behind the attacker's prompts in the matrix, and behind the victim's else."""
 OF_A_PAIR = {("set", "all"), ("source", "tuned-not-base")}
 """The row that says how many of a victim's strings an attacker drew, and the base did not."""
-BUDGET = ("--budget", "100", "--device", "cpu", "--seed", "0")
+BUDGET = ("--budget", "40", "--device", "cpu", "--seed", "0")
 
 
 def counts(report: Mapping[str, Any]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
@@ -46,11 +46,11 @@ def counts(report: Mapping[str, Any]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def fedaudit(*words: str | Path, cwd: Path) -> None:
-    """Run a command; raise CalledProcessError unless it ends with a result."""
+    """Run a command; end this program unless it ends with a result."""
     command = [sys.executable, "-m", "fedaudit", *map(str, words)]
-    code = subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, check=False).returncode
-    if code not in (0, 1, 7):
-        raise subprocess.CalledProcessError(code, command)
+    ended = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if ended.returncode not in (0, 1, 7):
+        raise SystemExit(f"{' '.join(command)}: {ended.stderr}")
 
 
 def send(folder: Path, names: AbstractSet[str]) -> None:
