@@ -1,13 +1,13 @@
-"""Whether a joint audit counts what the matrix counts that has all records in one place.
+"""Compare a joint audit with the matrix, which has all records in one place.
 
     python benchmarks/joint_equality.py --out DIR [--seeds 1 2 3]
 
 For each seed, three federations of the profile fed_pii on the built-in model: clients that differ,
 clients that are alike, and four clients. Each client is a member of a joint audit, in a folder of
-its own, whose files are copied to the others; `extract --matrix` is given all records. Compared are
-the verdicts and, for every pair, the counts of what came out of the model, of its base, and of the
-strings that third members share. What is there already is not done again. The exit code is 1 if
-anything differs.
+its own, whose files are copied to the others; `extract --matrix` is given all records. Verdicts are
+compared and, for every pair, the counts of what came out of the model, of its base, and of the
+strings that third members share. Finished audits are reused. The exit code is 1 if anything
+differs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ FEDERATIONS = {
 }
 LESS = ("rounds=5", "central=false")
 BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
-"""What is measured behind the attacker's prompts in the matrix, and behind the victim's else."""
+"""What the matrix measures behind the attacker's prompts, and a joint audit behind the victim's."""
 OF_A_PAIR = {("set", "all"), ("source", "tuned-not-base")}
 """The row that says how many of a victim's strings an attacker drew, and the base did not."""
 BUDGET = ("--budget", "40", "--device", "cpu", "--seed", "0")

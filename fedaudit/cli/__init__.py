@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -151,7 +152,9 @@ def main() -> None:
             code = output.code(code)
     except KeyboardInterrupt:  # before the command, or after it has ended
         code = _report_interrupt() if code is None else code
-    remove_open_stages()
+    finally:
+        with suppress(KeyboardInterrupt):
+            remove_open_stages()
     sys.exit(code)
 
 

@@ -73,7 +73,10 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
     report = audit.report.to_json()
     print_report(report)
     if session.reveal:
-        print_note(f"The leaks stand in plain text in {folder / 'revealed.jsonl'}.", quiet=quiet)
+        print_note(
+            f"Leaked strings, in plain text: {folder / 'revealed.jsonl'}.",
+            quiet=quiet,
+        )
     print_note(f"The report is {folder / 'report.json'}.", quiet=quiet)
     return verdict_code(report)
 

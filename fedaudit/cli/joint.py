@@ -103,7 +103,7 @@ def count(
     table = audit.report.to_json()
     print_report(table)
     if reveal:
-        print_note(f"The leaks stand in plain text in {plain}.", quiet=quiet)
+        print_note(f"Leaked strings, in plain text: {plain}.", quiet=quiet)
     print_note(f"The report is {own.private / counting.REPORT}, for this member only.", quiet=quiet)
     _print_sent([sent], "all members")
     return VERDICT_CODES[table["verdict"]["status"]]

@@ -283,8 +283,10 @@ def _case(row: Mapping[str, Any]) -> list[Record]:
         text = paragraph["context"]
         group = str(row.get("caseid") or _digest({"text": text})[:12])
         for question in paragraph["qas"]:
-            given = [one["text"] for one in question["answers"] if one["text"].strip()]
-            if str(question.get("is_impossible", "")).lower() == "true" or not given:
+            if str(question.get("is_impossible", "")).lower() == "true":
+                continue
+            given = [text for one in question["answers"] if (text := one["text"] or "").strip()]
+            if not given:
                 continue
             instruction = f"请根据案情回答问题：{question['question']}"
             record = _answered(instruction, text, given[0], "reading")

@@ -16,22 +16,22 @@ PREFIX = ".fedaudit-"
 """The beginning of the names of stages and locks; users have no files of such names."""
 MARK = ".stage"
 _STAGE = re.compile(re.escape(PREFIX) + r"([0-9]{1,10})-[0-9a-f]{16}")
-_open_stages: set[Path] = set()
-"""The stages that this process is writing to."""
+_open_stages: dict[str, Path] = {}
+"""The stages that this process is writing to, by name."""
 
 
 @contextmanager
 def stage(parent: Path) -> Iterator[Path]:
     """Give a new folder in `parent` that only its owner can read; it goes after the block."""
     folder = parent.absolute() / f"{PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
-    _open_stages.add(folder)
+    _open_stages[folder.name] = folder
     try:
         folder.mkdir(0o700)
         (folder / MARK).write_bytes(folder.name.encode())
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _open_stages.discard(folder)
+        _open_stages.pop(folder.name, None)
 
 
 def remove_open_stages() -> None:
@@ -39,9 +39,9 @@ def remove_open_stages() -> None:
 
     One is left if Ctrl-C comes while it is being removed.
     """
-    for folder in list(_open_stages):
+    for folder in list(_open_stages.values()):
         shutil.rmtree(folder, ignore_errors=True)
-        _open_stages.discard(folder)
+    _open_stages.clear()
 
 
 def remove_stale_stages(folder: Path, *, below: bool = False) -> None:
@@ -56,7 +56,7 @@ def remove_stale_stages(folder: Path, *, below: bool = False) -> None:
 
 def _remove_stale_stage(path: Path) -> None:
     found = _STAGE.fullmatch(path.name)
-    if not found or path.is_symlink() or path.absolute() in _open_stages:
+    if not found or path.is_symlink() or path.name in _open_stages:
         return
     pid = int(found[1])
     if pid != os.getpid() and _is_running(pid):

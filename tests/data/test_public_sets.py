@@ -101,8 +101,8 @@ MADE = {
             "qas": [
                 {"id": f"{n}_1", "question": "谁？", "is_impossible": "false",
                  "answers": [{"text": f"原告{n}", "answer_start": 0}]},
-                {"id": f"{n}_2", "question": "何时？", "is_impossible": "true", "answers": []},
-                {"id": f"{n}_3", "question": "何地？", "answers": [{"text": " "}]},
+                {"id": f"{n}_2", "question": "何时？", "is_impossible": "true"},
+                {"id": f"{n}_3", "question": "何地？", "answers": [{"text": " "}, {"text": None}]},
             ],
         }],
     },

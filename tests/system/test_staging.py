@@ -71,6 +71,17 @@ def test_a_stage_whose_removal_is_interrupted_goes_before_the_process_ends(
     assert [path.name for path in (tmp_path / "place").iterdir()] == ["run"]
 
 
+@pytest.mark.parametrize("other", ["link", "x/../place"])
+def test_what_is_being_written_stays_under_another_name_of_its_folder(tmp_path, other):
+    for name in ("place", "x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("place")
+    with atomic(tmp_path / "place/run") as draft:
+        draft.write_text("whole")
+        remove_stale_stages(tmp_path / other)
+    assert (tmp_path / "place/run").read_text() == "whole"
+
+
 @pytest.mark.parametrize("writer", [atomic, atomic_folder])
 def test_what_is_being_written_stays(tmp_path, writer):
     with writer(tmp_path / "run") as draft:

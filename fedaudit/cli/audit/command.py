@@ -244,7 +244,7 @@ def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: O
         write_output(page, html.render(report), PAGE)
     print_summary(report)
     if output.reveal:
-        print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")
+        print_note(f"Leaked strings, in plain text: {session.folder / 'revealed.jsonl'}.")
     print_note(f"The report is {session.folder / 'report.json'}, its page {page}.", quiet=quiet)
     print_note(f"All tables: fedaudit report {session.folder}", quiet=quiet)
     if baseline is None:

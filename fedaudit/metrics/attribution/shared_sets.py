@@ -79,7 +79,7 @@ def estimate_shares(rows: np.ndarray) -> np.ndarray:
     Row i is the shortest linear combination of `rows` (0 and 1, [sets, clients]) that has 1 at i
     and sums to 1, so that the rest, c, sums to 0. It is NaN if there is no such combination.
     """
-    projection = np.linalg.pinv(rows.astype(np.float64)) @ rows
+    projection = _pseudo_inverse(rows) @ rows
     diagonal, every = np.diag(projection), projection.sum(axis=1)
     total = every.sum()
     spread = diagonal * total - every**2  # 0 where the sets do not tell i from the mean of all
@@ -89,9 +89,14 @@ def estimate_shares(rows: np.ndarray) -> np.ndarray:
     return shares
 
 
+def _pseudo_inverse(rows: np.ndarray) -> np.ndarray:
+    # By default, rounding decides whether the singular value 0 of dependent rows is inverted.
+    return np.linalg.pinv(rows.astype(np.float64), rcond=TOLERANCE)
+
+
 def sum_factors(rows: np.ndarray) -> np.ndarray:
     """Return the factor of each sum in each estimate, float64 [clients, sets]."""
-    factors: np.ndarray = estimate_shares(rows) @ np.linalg.pinv(rows.astype(np.float64))
+    factors: np.ndarray = estimate_shares(rows) @ _pseudo_inverse(rows)
     return factors
 
 
@@ -118,7 +123,7 @@ def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
     """
     if dimension < 0:
         raise ValueError("A dimension is not negative.")
-    leverage = np.diag(np.linalg.pinv(rows.astype(np.float64)) @ rows)
+    leverage = np.diag(_pseudo_inverse(rows) @ rows)
     residual = np.where(1 - leverage > TOLERANCE, 1 - leverage, 0.0)
     with np.errstate(divide="ignore"):
         bits: np.ndarray = (
@@ -280,7 +285,8 @@ def _search_rows(
         row[pair] = 1, 0
         new_violation = _constraint_violation(rows, *settings)
         temperature = initial_temperature * (1 - step / STEPS)
-        if new_violation <= violation or (
+        # Ties are frequent, and rounding, which differs between processors, must not decide them.
+        if new_violation <= violation * (1 + TOLERANCE) or (
             temperature and rng.random() < np.exp((violation - new_violation) / temperature)
         ):
             violation = new_violation

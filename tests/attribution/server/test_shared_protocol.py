@@ -76,11 +76,11 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
                 torch.testing.assert_close(reached, expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1, 9])
 def test_limit_and_floor_hold_on_what_unequal_clients_estimates_hold(tmp_path, seed):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT, size=20)
     out = tmp_path / "est"
-    # The round's own sum nearly is the update of the largest client: 1 to 2 % of it stay hidden.
+    # The round's own sum nearly is the update of the largest client: at most 5 % of it stay hidden.
     with pytest.raises(UsageError, match="of the variance of the update of c7 hidden, less than"):
         plan(made.path, seed=seed)
     found = plan(made.path, seed=seed, hidden=0.0)
@@ -409,7 +409,7 @@ def read_update(place, name):
 
 @pytest.mark.parametrize(
     ("count", "sizes"),
-    [pytest.param(5, (428.0, 437.0), marks=pytest.mark.oracle), (7, (12.0, 400.0))],
+    [pytest.param(5, (428.0, 437.0), marks=pytest.mark.oracle), (6, (12.0, 400.0))],
 )
 def test_what_hides_too_little_is_refused_and_a_setting_that_would_do_works(tmp_path, count, sizes):
     spread = np.linspace(*sizes, count).tolist()

@@ -291,3 +291,20 @@ def test_what_cannot_be_is_refused(change, message, monkeypatch):
     monkeypatch.setattr(shared_sets, "STARTS", 2)
     with pytest.raises(UsageError, match=message):
         drawn(**change)
+
+
+def test_the_sets_of_a_seed_do_not_depend_on_how_a_processor_rounds(monkeypatch):
+    def draws():
+        return [
+            *(drawn(TEN[:8], queries=4, threshold=4, seed=seed).sets for seed in range(10)),
+            *(drawn(queries=6, limit=0.4, seed=seed).sets for seed in range(10)),
+        ]
+
+    exact, inverted, rng = draws(), np.linalg.pinv, np.random.default_rng(1)
+
+    def rounded(*arguments, **options):
+        inverse = inverted(*arguments, **options)
+        return inverse * (1 + 1e-15 * rng.standard_normal(inverse.shape))
+
+    monkeypatch.setattr(np.linalg, "pinv", rounded)
+    assert draws() == exact

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import training
-from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
+from fedaudit_plugins.defenses.secure_gate.gate import GateDesign, TrainedGate, from_bytes, network
 from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
 from fedaudit_plugins.defenses.secure_gate.training import (
@@ -236,7 +236,8 @@ def test_training_that_fails_says_so(gate_engine, keyring, monkeypatch):
     assert not any(secret in str(error.value) for secret in keyring.texts)
 
 
-def test_training_starts_again_from_other_examples(gate_engine, keyring, monkeypatch):
+def test_training_as_published_starts_again_from_other_examples(gate_engine, keyring, monkeypatch):
+    design = GateDesign(published=True)
     monkeypatch.setattr(training, "STEPS", 400)
     looks, starts, losses = 400 // training.EVERY + 1, [], []
     looked, untrained = [], training._untrained
@@ -251,13 +252,14 @@ def test_training_starts_again_from_other_examples(gate_engine, keyring, monkeyp
 
     monkeypatch.setattr(training, "is_sure", sure_from_the_second_start)
     monkeypatch.setattr(training, "_untrained", begun)
-    gate = train(gate_engine, keyring, ADAPTERS, seed=3, on_loss=losses.append)
+    gate = train(gate_engine, keyring, ADAPTERS, design=design, seed=3, on_loss=losses.append)
     assert len(starts) == 2
     assert starts[0].shape != starts[1].shape or not torch.equal(*starts)
     assert 400 < len(losses) <= 800
     assert losses[400] > 10 * losses[399]  # the second network was untrained
     assert {id(held_out) for _, held_out, _ in looked} == {id(looked[0][1])}
-    assert gate.decide(HeaderReader(gate_engine, keyring, gate.sigma).read([None])).tolist() == [0]
+    reader = HeaderReader(gate_engine, keyring, gate.sigma, design)
+    assert gate.decide(reader.read([None, *keyring.texts])).tolist() == [0, 1, 2]
 
 
 def test_without_keys_a_gate_opens_nothing(gate_engine, monkeypatch):
