@@ -21,9 +21,6 @@ SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
 """Settings that change results by rounding at most: a resumed run may change them. Whether vLLM
 answers is a separate fact."""
 
-LATER_FIELDS = ("counterfactual", "model", "endpoint", "vllm", "attacker")
-"""Newer fields of a request, left out if None, so that older runs keep their fingerprint."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFingerprint:
@@ -79,11 +76,6 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
-    for name in LATER_FIELDS:
-        if table.get(name, "") is None:
-            del table[name]
-    if not table.get("reference_folders", True):
-        del table["reference_folders"]
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     table["attacks"] = attacks
     return {key: _plain_paths(value) for key, value in table.items()}
