@@ -49,7 +49,7 @@ class Scores:
     tests: Mapping[str, str] = field(default_factory=dict)
     """A few digits that identify each mark and its settings, by id."""
     commitments: Mapping[str, str] = field(default_factory=dict)
-    """The commitment of each mark that has a salt, by id, as its owner's file gives it."""
+    """The commitment of each mark, by id, as its owner's file gives it."""
     asked: str = ""
     """When the first sum was asked for, as stated in the estimates."""
     trained: str = ""

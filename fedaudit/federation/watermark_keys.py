@@ -41,8 +41,8 @@ def read(path: Path, read_file: Read = read_regular) -> list[Mark]:
     for number, item in enumerate(items):  # what is refused below is shown, and must be no secret
         if not isinstance(item, Mapping) or not isinstance(item.get("secret"), Mapping):
             raise InputError(f"{path}: mark {number} has no table 'secret'.")
-        if not isinstance(item.get("salt", ""), str):
-            raise InputError(f"{path}: mark {number} has a salt that is not text.")
+        if not isinstance(item.get("salt"), str) or not item["salt"]:
+            raise InputError(f"{path}: mark {number} has no text as its salt.")
         try:
             json.dumps([item["secret"], item.get("options")], allow_nan=False)
         except ValueError:

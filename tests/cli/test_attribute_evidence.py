@@ -11,7 +11,6 @@ import pytest
 
 from fedaudit.attribution.server import ledger
 from fedaudit.federation import adapters
-from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
 
 pytestmark = pytest.mark.usefixtures("empty_folder", "few_federations")
@@ -136,14 +135,6 @@ def test_commitments_made_after_an_older_release_are_late(run, fed):
     late = run(*words, "--federations", 0, "--commitments", "late.json", "--out", "o")
     assert late.code == 7
     assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "p").code == 1
-
-
-def test_marks_without_a_salt_are_uncommitted(run, fed):
-    marks_file.write([fed.mark], Path("marks.json"))
-    scored(run, fed)
-    assert decide(run).code == 1
-    assert decide(run, "--commitments", "public.json", out="p").code == 7
-    assert any("has no salt" in limit for limit in report("p")["limits"])
 
 
 def test_all_in_one_takes_the_commitments_in_the_federations_folder(run, fed):

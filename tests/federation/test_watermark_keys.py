@@ -13,9 +13,10 @@ from fedaudit.api.watermark import Mark
 from fedaudit.federation import watermark_keys
 
 KEY = 8123459876543210
+SECRETS = ({"key": KEY, "prompts": [[1, 2]]}, {"entity": "Åse"})
 MARKS = [
-    Mark(id="mark0", name="kgw", options={"gamma": 0.25}, secret={"key": KEY, "prompts": [[1, 2]]}),
-    Mark(id="银行", name="fictitious", options={}, secret={"entity": "Åse"}),
+    Mark(id="mark0", name="kgw", options={"gamma": 0.25}, secret=SECRETS[0], salt="5a"),
+    Mark(id="银行", name="fictitious", options={}, secret=SECRETS[1], salt="5b"),
 ]
 
 
@@ -93,6 +94,7 @@ def test_a_mark_shows_no_secret():
         (b'{"marks": {"id": "a"}}', "holds no marks"),
         (b'{"marks": [1]}', "mark 0"),
         (b'{"marks": [{"id": "a"}]}', "mark 0"),
+        (b'{"marks": [{"id": "a", "secret": {}}]}', "mark 0 has no text as its salt"),
     ],
 )
 def test_a_file_that_holds_no_marks(content, message, tmp_path):

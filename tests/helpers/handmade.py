@@ -206,6 +206,7 @@ def marks(path, *, count=1, seed=77, options=TESTS):
             name="fictitious",
             options=dict(options),
             secret=plugin.issue(None, [], seed=seed, index=index),
+            salt="5a" * 32,
         )
         for index in range(count)
     ]

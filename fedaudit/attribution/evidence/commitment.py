@@ -39,12 +39,12 @@ def settings_of(mark: Mark) -> dict[str, Any]:
 
 
 def commitment_digests(marks: Sequence[Mark]) -> dict[str, str]:
-    """Return the commitment of each mark that has a salt, by id."""
-    return {mark.id: files.digest(mark, settings_of(mark)) for mark in marks if mark.salt}
+    """Return the commitment of each mark, by id."""
+    return {mark.id: files.digest(mark, settings_of(mark)) for mark in marks}
 
 
 def public_commitments(marks: Sequence[Mark]) -> Commitments:
-    """Return the commitments that an owner publishes, dated now; all marks must have a salt."""
+    """Return the commitments that an owner publishes, dated now."""
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     commitments = tuple(files.commitment(mark, settings_of(mark)) for mark in marks)
     return Commitments(made=timestamp, commitments=commitments)
@@ -208,7 +208,7 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
             f"before {status.late}"
         )
     if mark not in digests:
-        return "its scores name no commitment, as the owner's file has no salt for it"
+        return "its scores name no commitment"
     if mark not in {c.id for c in status.published.commitments}:
         return "no commitment of it is published"
     return "the published commitment is of another key, other prompts or other settings"

@@ -436,8 +436,6 @@ def _check_marks(
             state, why = "not checked", "the mark is not opened"
         elif digest != scores.commitments.get(mark):
             why = "the opened mark, or its settings, are not those that the scores name"
-        elif digest is None:
-            state, why = "not checked", "the mark has no salt: nothing was committed to"
         elif not path:
             state, why = "not checked", f"the bundle has no {commitments_file.NAME}"
         elif entry is None or digest != entry.sha256:

@@ -136,15 +136,11 @@ def _salt(request: WatermarkRequest, index: int) -> str:
 def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
     """Return the commitments that the owner of a file of marks may publish; write them to `out`.
 
-    A mark without a salt is given one in the owner's file. Raises InputError if `out` exists.
+    Raises InputError if `out` exists.
     """
     if out is not None:
         check_free(out, "the commitments")
-    marks = marks_file.read(watermark)
-    salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
-    published_commitments = commitment.public_commitments(salted)
-    if salted != marks:
-        marks_file.write(salted, watermark)
+    published_commitments = commitment.public_commitments(marks_file.read(watermark))
     if out is not None:
         commitments.write(published_commitments, out)
     return published_commitments

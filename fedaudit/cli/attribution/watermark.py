@@ -96,10 +96,7 @@ def commitment(
         typer.Option("--out", help="Also write the public file of commitments, to be published."),
     ] = None,
 ) -> int:
-    """Print what to publish of every mark before anybody trains.
-
-    A mark without a salt, from an earlier fedaudit, is given one in the owner's file.
-    """
+    """Print what to publish of every mark before anybody trains."""
     from fedaudit.attribution.owner import watermarking
 
     public_commitments = watermarking.publish_commitments(watermark, out)

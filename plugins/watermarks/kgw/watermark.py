@@ -295,10 +295,9 @@ def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
     """Return the test that a secret describes.
 
     Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
-    another size than the engine's, or for a gamma that is not tested.
+    another size than the engine's.
     """
     begin = text_start(engine)
-    _check_gamma(secret)
     try:
         detector = Detector(
             scheme=secret["scheme"],
@@ -322,16 +321,6 @@ def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
             f"tokens, and the model's has {vocabulary}: its green lists would be different."
         )
     return detector
-
-
-def _check_gamma(secret: Mapping[str, Any]) -> None:
-    """Raise InputError for a secret that another version made with a gamma that is not tested."""
-    gamma = secret_value(secret, "gamma", float)
-    if 0 < gamma < 1:  # others are not a gamma: the secret is damaged
-        try:
-            check_gamma(gamma)
-        except ValueError as error:
-            raise InputError(f"This kgw watermark cannot be tested: {error}") from None
 
 
 def secret_value(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:

@@ -237,13 +237,12 @@ def test_a_damaged_secret_is_told_in_one_line(secret, teacher, change):
 @pytest.mark.parametrize("gamma", [1e-5, 0.049, 0.951])
 def test_a_secret_of_a_gamma_by_which_chance_accuses_is_not_tested(secret, teacher, gamma):
     answers = [Completion(("ignored",), ((5, 6, 7),))]
-    says = f"cannot be tested: gamma must lie between 0.05 and 0.95, not be {gamma}"
     for test in (
         lambda own: MARK.test_texts(own, ["Hello."], teacher),
         lambda own: MARK.test(own, answers, teacher),
         lambda own: MARK.embed(own, DOCUMENTS[:1], teacher, seed=3),
     ):
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match="is damaged"):
             test({**secret, "gamma": gamma})
 
 
