@@ -5,8 +5,6 @@ beyond that (how many records, who gets which) is in its profile's settings and 
 """
 
 import csv
-import hashlib
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +16,7 @@ from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.data.corpus import existing_file
-from fedaudit.system.files import open_regular, read_json
+from fedaudit.system.files import json_sha256, open_regular, read_json
 
 Record = dict[str, Any]
 Rows = Iterator[tuple[str, Mapping[str, Any]]]
@@ -105,7 +103,7 @@ def _records(name: str, row: Mapping[str, Any], where: str, left_out: Counter[st
 
 def _digest(record: Mapping[str, Any]) -> str:
     text = {key: value for key, value in record.items() if key not in ("id", "group", "pii")}
-    return hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()
+    return json_sha256(text)
 
 
 def _draw(result: Converted, each: int) -> None:

@@ -1,20 +1,18 @@
 """What every report says of its run: when, with what settings, how long."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from fedaudit.report.document import Report
+from fedaudit.system.files import json_sha256
 
 BUDGET = ("queries", "tokens", "seconds", "prefixes")
 
 
 def run_id(config: Mapping[str, Any]) -> str:
     """Return a short id for a run: a hash of its settings."""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return json_sha256(config)[:12]
 
 
 def build_report(

@@ -17,7 +17,7 @@ from fedaudit.config.registry import GROUP
 from fedaudit.engine.loading.checkpoint import fingerprint
 from fedaudit.federation import manifest
 from fedaudit.simulation.config import Simulation
-from fedaudit.system.files import atomic_text, read_json, sha256
+from fedaudit.system.files import atomic_text, json_sha256, read_json, sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -58,9 +58,7 @@ def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
     ]
-    text = json.dumps(dependencies, sort_keys=True, default=str)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return folder.parent.parent / FOLDER / f"{name}.json"
+    return folder.parent.parent / FOLDER / f"{json_sha256(dependencies)[:16]}.json"
 
 
 def _texts(value: object) -> list[str]:

@@ -4,7 +4,6 @@ A bound, a budget or a setting that was changed after a seed had been looked at 
 The lock knows what the profile and the user say, not what the code does with it.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, fields, replace
@@ -15,7 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Claim
 from fedaudit.config.options import merge_tables
 from fedaudit.config.profile import Profile, Select, Statement, Variant
-from fedaudit.system.files import atomic_text, read_json
+from fedaudit.system.files import atomic_text, json_sha256, read_json
 
 MACHINE = frozenset({"seed", "device", "dtype", "workers"})
 """Settings that say on which federation or where, and not what is measured."""
@@ -35,10 +34,10 @@ def claim_digests(profile: Profile, scale: str, settings: Mapping[str, Any]) -> 
     defaults: settings that come to fedaudit later leave a digest as it is.
     """
     return {
-        claim.id: _digest([
+        claim.id: json_sha256([
             _given(claim, WORDS),
             [_sides(profile, scale, settings, side) for side in (claim.left, claim.right)],
-        ])
+        ])[:16]
         for claim in profile.claims
     }  # fmt: skip
 
@@ -63,7 +62,7 @@ def _variant_digest(
     own = merge_tables(profile.settings(scale), profile.variant_settings(variant, scale))
     table = merge_tables(own, settings)
     kept = {key: value for key, value in table.items() if key not in MACHINE}
-    return _digest([_given(profile.variant_at(variant, scale), PLACE), kept])
+    return json_sha256([_given(profile.variant_at(variant, scale), PLACE), kept])[:16]
 
 
 def _given(item: Statement | Variant, left_out: frozenset[str]) -> dict[str, Any]:
@@ -78,10 +77,6 @@ def _given(item: Statement | Variant, left_out: frozenset[str]) -> dict[str, Any
 
 def _default(field: Field[Any]) -> Any:
     return field.default_factory() if callable(field.default_factory) else field.default
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def lock_path(folder: Path, scale: str) -> Path:

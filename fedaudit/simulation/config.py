@@ -1,6 +1,5 @@
 """The settings of a simulated federation; a profile's [scale.*] tables are made of these."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,7 @@ from fedaudit.simulation.data.settings import (
     Records,
     WatermarkSettings,
 )
-from fedaudit.system.files import existing_path, lines_sha256
+from fedaudit.system.files import existing_path, json_sha256, lines_sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +285,7 @@ class Simulation:
             owned = lines_sha256(existing_path(Path(self.watermark.documents), "file"))
             table["watermark"] = {**table["watermark"], "documents": owned}
         table["defenses"] = [with_content(defense) for defense in table["defenses"]]
-        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+        return json_sha256(table)
 
 
 def with_content(chosen: Any) -> Any:

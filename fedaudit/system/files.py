@@ -92,6 +92,12 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def json_sha256(value: object) -> str:
+    """Return the SHA-256 of a value as JSON, its names sorted; what JSON cannot hold, as text."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def hash_files(hashes: Mapping[str, str]) -> str:
     """Return one SHA-256 over files: of lines `HASH  NAME`, sorted by name."""
     lines = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))

@@ -6,7 +6,6 @@ client (FedAttr, equation 7).
 """
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -23,6 +22,7 @@ from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
+from fedaudit.system.files import json_sha256
 
 
 def score(
@@ -114,8 +114,7 @@ def settings_digits(mark: Mark) -> str:
     """
     settings = table_of(registry.create("watermark", mark.name, mark.options))
     fields = {name: value for name, value in asdict(mark).items() if name != "salt"}
-    text = json.dumps({**fields, "options": settings}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:4]
+    return json_sha256({**fields, "options": settings})[:4]
 
 
 def _job(

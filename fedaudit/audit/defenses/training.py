@@ -1,6 +1,5 @@
 """One federation under one defence with one seed: trained, attacked, measured."""
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Event, Listener
 from fedaudit.simulation.evaluation import utility
 from fedaudit.simulation.evaluation.keyed import EVERYBODY
-from fedaudit.system.files import atomic_text, read_json, sha256
+from fedaudit.system.files import atomic_text, json_sha256, read_json, sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -102,7 +101,7 @@ def request_digest(request: ExtractionRequest) -> str:
         "template": request.template,
         "version": __version__,
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+    return json_sha256(facts)
 
 
 def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:

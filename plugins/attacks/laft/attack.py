@@ -1,6 +1,5 @@
 """Latent association fine-tuning (FedPII, section 4.2.3): a private copy learns to say PII."""
 
-import hashlib
 import json
 import os
 import random
@@ -16,7 +15,7 @@ from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.federation import adapters
-from fedaudit.system.files import atomic_text, read_json, sha256
+from fedaudit.system.files import atomic_text, json_sha256, read_json, sha256
 
 from ..prefix.subprefixes import attacker_subprefixes
 
@@ -128,7 +127,7 @@ def _name(
         "lessons": [(example.prompt, example.answer) for example in examples],
         "arithmetic": f"{model.dtype} {model.device.type}",
     }
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:32]
+    return json_sha256(table)[:32]
 
 
 def _cache() -> Path:
