@@ -120,6 +120,7 @@ def test_a_federation_is_simulated_into_its_folder(tmp_path, monkeypatch):
         fedaudit.simulate("fed_pii", out=tmp_path / "new", resume=True)
 
 
+@pytest.mark.usefixtures("few_federations")
 def test_clients_are_named_whose_updates_carry_a_mark(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fed = handmade.marked(tmp_path / "fed", monkeypatch)

@@ -63,17 +63,6 @@ def test_who_is_guilty_is_flagged_and_its_score_is_the_difference_of_tests(given
         assert decision.score_differences(found, "c2", "m0")[one.round] == 0
 
 
-def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
-    folder, _ = given
-    found = scored(folder, handmade.marks(tmp_path / "other.json", seed=78))
-    report = decided(found, tmp_path)
-    assert flagged(found) == set()
-    assert report["verdict"]["status"] == "pass"
-    assert "none of 7 clients is flagged" in report["verdict"]["reasons"][0]
-    assert any("the keys are not the right ones" in limit for limit in report["limits"])
-    assert report["seeds"] == {}  # the owner knows of no design
-
-
 def test_rounds_without_scores_are_said_whatever_their_numbers(given, tmp_path):
     folder, marks = given
     scores = scored(folder, marks)
@@ -89,8 +78,8 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     folder, marks = given
     scores = scored(folder, marks)
 
-    def rows(**more):
-        made = decided(scores, tmp_path, **more)
+    def rows(federations):
+        made = decided(scores, tmp_path, federations)
         simulated = [
             row
             for row in made["measurements"]
@@ -119,7 +108,7 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     assert calibration.simulated_federations(replace(scores, rounds=()), 5) == 0
 
 
-def decided(scores, folder, **more):
+def decided(scores, folder, federations=0):
     """Return the report of a decision over scores alone."""
     return reporting.decided_report(
         scores,
@@ -127,7 +116,7 @@ def decided(scores, folder, **more):
         threshold=4.0,
         alpha=0.01,
         start_time=pipeline.datetime.now(pipeline.UTC),
-        **more,
+        federations=federations,
     ).to_json()
 
 
@@ -219,6 +208,11 @@ def damaged(table, how):
                 tests["m0"]["null"] = [1001.0]
     elif how == "list":
         return []
+    elif isinstance(how, dict):
+        table.update(how)
+    elif isinstance(how, tuple):
+        name, client, value = how
+        one[name][client] = value
     return table
 
 
@@ -233,6 +227,13 @@ def damaged(table, how):
         ("list", "holds no scores"),
         ("huge", "round 1 has a score beyond 1,000 standard deviations"),
         ("null", "round 1 has a score beyond 1,000 standard deviations"),
+        ({"schema_version": "2.0"}, "schema version 2.0"),
+        ({"dimension": -1}, "dimension"),
+        (("strength", "c0", "x"), "holds no scores"),
+        (("strength", "c0", None), "holds no scores"),
+        (("strength", "c0", 0), "masks"),
+        (("strength", "c0", -1), "masks"),
+        (("effective", "c99", 5.0), "round 1 has no strength of its clients' masks"),
     ],
 )
 def test_broken_scores(given, tmp_path, how, says):

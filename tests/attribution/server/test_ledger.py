@@ -148,6 +148,14 @@ def damage(fed, how):
     )
 
 
+@pytest.fixture(scope="module")
+def three_rounds(tmp_path_factory):
+    """Return a folder with a federation of three rounds, and the estimates of all."""
+    folder = tmp_path_factory.mktemp("three")
+    asked(handmade.write(folder / "fed", rounds=3).path, folder / "est")
+    return folder
+
+
 def rehashed(line):
     entry = ledger._entry(changed(line, pairs=9), 1, None)
     return changed(line, pairs=9, hash=entry.digest())
@@ -169,9 +177,9 @@ def rehashed(line):
         ("list", "line 2 is not an entry"),
     ],
 )
-def test_a_tampered_ledger_is_one_line(tmp_path, how, says):
-    fed = handmade.write(tmp_path / "fed", rounds=3).path
-    asked(fed, tmp_path / "est")
+def test_a_tampered_ledger_is_one_line(three_rounds, tmp_path, how, says):
+    shutil.copytree(three_rounds, tmp_path, dirs_exist_ok=True)
+    fed = tmp_path / "fed"
     damage(fed, how)
     with pytest.raises(InputError) as error:
         asked(fed, tmp_path / "est")

@@ -242,19 +242,6 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
     assert one.hash == two.previous
 
 
-def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
-    made, out = write(tmp_path / "fed", rounds=1), tmp_path / "est"
-    asked(made.path, out, protocol="pairs", others=3, threshold=3, limit=None)
-    path = out / estimates_folder.NAME
-    table = json.loads(path.read_text())
-    for name in ("protocol", "sets", "whole", "threshold", "ratio"):
-        del table["rounds"][0][name]
-    path.write_text(json.dumps(table))
-    [one] = estimates_folder.read(out).rounds
-    assert (one.protocol, one.others, one.pairs) == ("pairs", 3, 5)
-    assert one.rule(6) is None
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
