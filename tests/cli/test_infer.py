@@ -6,38 +6,19 @@ import shutil
 import stat
 from pathlib import Path
 
-import fork
 import pytest
 
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.report.document import validate
 
-SMALL = (
-    "--set=clients=2",
-    "--set=rounds=2",
-    "--set=training.steps=12",
-    "--set=records.cases=4",
-    "--set=records.documents_per_case=6",
-    "--set=evaluated=6",
-    "--set=central=false",
-    "--set=workers=1",
-)
 C0 = "runs/fed_pii/data/c0.jsonl"
 ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("work")
-    done = fork.fedaudit("simulate", "--profile", "fed_pii", *SMALL, cwd=place)
-    assert done.returncode == 0, done.stderr
-    return place
-
-
 @pytest.fixture
-def here(folder, tmp_path, monkeypatch):
-    shutil.copytree(folder / "runs", tmp_path / "runs")
+def here(federation, tmp_path, monkeypatch):
+    shutil.copytree(federation.path, tmp_path / "runs/fed_pii")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -62,6 +43,9 @@ def test_it_finds_the_last_federation_and_asks_tuned_and_base(here, run):
     outcome = run("infer", "--data", C0, "--json", "o.json", "--candidates", 3, "--candidates", 8)
     assert outcome.code in (0, 1, 7)
     assert "Auditing runs/fed_pii" in outcome.err
+    assert "Inference: ranking" in outcome.out
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert "\x1b" not in outcome.out
     report = read("o.json")
     validate(report)
     rows = [r for r in report["measurements"] if r["metric"] == "inference_accuracy"]
@@ -88,21 +72,13 @@ def test_it_finds_the_last_federation_and_asks_tuned_and_base(here, run):
     assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
 
 
-def test_lines_fit_eighty_columns_when_piped(here, run):
-    outcome = run(*ASK)
-    assert "Inference: ranking" in outcome.out
-    assert max(map(len, outcome.out.splitlines())) <= 80
-    assert "\x1b" not in outcome.out
-
-
 def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
     lines = Path(C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     Path("shuffled.jsonl").write_text("".join(lines))
     run(*ASK, "--out", "a")
-    run(*ASK, "--out", "b", "--batch-size", 3)
-    run(*ASK, "--out", "c", "--data", "shuffled.jsonl")
-    assert figures("a/report.json") == figures("b/report.json") == figures("c/report.json")
+    run(*ASK, "--out", "b", "--batch-size", 3, "--data", "shuffled.jsonl")
+    assert figures("a/report.json") == figures("b/report.json")
 
 
 def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
@@ -144,20 +120,6 @@ def test_the_base_alone_cannot_be_judged(here, run):
     assert "no base to compare with" in " ".join(outcome.out.split())
 
 
-def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
-    mails = [f"Please write to {name}@example.org about it." for name in ("ann", "bob", "cy", "di")]
-    Path("mail.jsonl").write_text("".join(json.dumps({"text": mail}) + "\n" for mail in mails))
-    outcome = run("infer", "--data", "mail.jsonl", "--candidates", 3, "--json", "o.json")
-    assert outcome.code in (0, 1, 7)
-    report = read("o.json")
-    assert "presidio" in report["data"][0]["annotation"].lower()
-    assert report["measurements"][0]["n"] == 4
-
-
-def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
-    run.refused(5, *ASK, "--round", 0, says="no effect")
-
-
 def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(
     here, run, tmp_path, monkeypatch
 ):
@@ -168,11 +130,6 @@ def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(
     assert (tmp_path / "own/config").stat().st_mode & 0o777 == 0o700
     for folder in ("runs", "elsewhere"):
         assert not [p for p in Path(folder).rglob("*") if "redaction" in p.name]
-
-
-def test_an_output_folder_of_another_run_is_refused(here, run):
-    run(*ASK, "--out", "audit")
-    run.refused(3, *ASK, "--out", "audit", "--seed", 9, says="another run")
 
 
 @pytest.mark.parametrize(
