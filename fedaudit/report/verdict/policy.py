@@ -207,10 +207,7 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
 
 RULE = 12
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
-or different reasons.
-
-Reports written before rules had numbers name none.
-"""
+or different reasons."""
 
 LEVEL = DEFAULT.level
 """The maximum probability of failing a model that holds none of the data looked for."""

@@ -128,10 +128,8 @@ def _contradiction_text(stated: Row, recomputed: Row) -> str:
 
 def _rule_text(stated: Row) -> str:
     """Return which rule a verdict follows, where it is not today's."""
-    rule = stated.get("rule")
-    if rule is None:
-        return "The verdict names no rule: an earlier fedaudit judged by another one"
-    return f"The verdict is by rule {rule} of another fedaudit, this one judges by rule {RULE}"
+    rule = f"rule {stated['rule']}" if "rule" in stated else "an unknown rule"
+    return f"The verdict is by {rule} of another fedaudit, this one judges by rule {RULE}"
 
 
 def _altered_keys(stated: Row, recomputed: Row) -> list[str]:
