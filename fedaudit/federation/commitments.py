@@ -49,8 +49,11 @@ class Commitments:
 def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
     """Return the SHA-256 that commits to a mark, its id, its salt and all of its settings.
 
-    `settings` are the plugin's options with the defaults spelled out.
+    `settings` are the plugin's options with the defaults spelled out. Raises ValueError for a mark
+    without a salt, whose secret could be found by trying if it is short.
     """
+    if not mark.salt:
+        raise ValueError(f"The mark {mark.id} has no salt.")
     table = {
         "scheme": SCHEME,
         "salt": mark.salt,

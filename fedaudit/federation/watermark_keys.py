@@ -42,7 +42,7 @@ def read(path: Path, read_file: Read = read_regular) -> list[Mark]:
         if not isinstance(item, Mapping) or not isinstance(item.get("secret"), Mapping):
             raise InputError(f"{path}: mark {number} has no table 'secret'.")
         if not isinstance(item.get("salt"), str) or not item["salt"]:
-            raise InputError(f"{path}: mark {number} has no text as its salt.")
+            raise InputError(f"{path}: mark {number} has no salt.")
         try:
             json.dumps([item["secret"], item.get("options")], allow_nan=False)
         except ValueError:

@@ -12,7 +12,7 @@ BUDGET = ("queries", "tokens", "seconds", "prefixes")
 
 def run_id(config: Mapping[str, Any]) -> str:
     """Return a short id for a run: a hash of its settings."""
-    return json_sha256(config)[:12]
+    return json_sha256(config, default=str)[:12]
 
 
 def build_report(

@@ -58,7 +58,7 @@ def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
     ]
-    return folder.parent.parent / FOLDER / f"{json_sha256(dependencies)[:16]}.json"
+    return folder.parent.parent / FOLDER / f"{json_sha256(dependencies, default=str)[:16]}.json"
 
 
 def _texts(value: object) -> list[str]:

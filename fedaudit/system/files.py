@@ -92,9 +92,9 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def json_sha256(value: object) -> str:
-    """Return the SHA-256 of a value as JSON, its names sorted; what JSON cannot hold, as text."""
-    text = json.dumps(value, sort_keys=True, default=str)
+def json_sha256(value: object, default: Callable[[Any], str] | None = None) -> str:
+    """Return the SHA-256 of a value as sorted JSON; `default` is as in `json.dumps`."""
+    text = json.dumps(value, sort_keys=True, default=default)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

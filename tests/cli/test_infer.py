@@ -79,6 +79,7 @@ def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
     run(*ASK, "--out", "a")
     run(*ASK, "--out", "b", "--batch-size", 3, "--data", "shuffled.jsonl")
     assert figures("a/report.json") == figures("b/report.json")
+    run.refused(3, *ASK, "--out", "a", "--seed", 9, says="another run")
 
 
 def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
@@ -118,6 +119,20 @@ def test_the_base_alone_cannot_be_judged(here, run):
     assert report["verdict"]["status"] == "inconclusive"
     assert report["findings"] == []
     assert "no base to compare with" in " ".join(outcome.out.split())
+
+
+def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
+    mails = [f"Please write to {name}@example.org about it." for name in ("ann", "bob", "cy", "di")]
+    Path("mail.jsonl").write_text("".join(json.dumps({"text": mail}) + "\n" for mail in mails))
+    outcome = run("infer", "--data", "mail.jsonl", "--candidates", 3, "--json", "o.json")
+    assert outcome.code in (0, 1, 7)
+    report = read("o.json")
+    assert "presidio" in report["data"][0]["annotation"].lower()
+    assert report["measurements"][0]["n"] == 4
+
+
+def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
+    run.refused(5, *ASK, "--round", 0, says="no effect")
 
 
 def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(

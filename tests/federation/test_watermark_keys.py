@@ -94,7 +94,7 @@ def test_a_mark_shows_no_secret():
         (b'{"marks": {"id": "a"}}', "holds no marks"),
         (b'{"marks": [1]}', "mark 0"),
         (b'{"marks": [{"id": "a"}]}', "mark 0"),
-        (b'{"marks": [{"id": "a", "secret": {}}]}', "mark 0 has no text as its salt"),
+        (b'{"marks": [{"id": "a", "secret": {}}]}', "mark 0 has no salt"),
     ],
 )
 def test_a_file_that_holds_no_marks(content, message, tmp_path):

@@ -208,7 +208,7 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
             f"before {status.late}"
         )
     if mark not in digests:
-        return "its scores name no commitment"
+        return "the scores contain no commitment for it"
     if mark not in {c.id for c in status.published.commitments}:
         return "no commitment of it is published"
     return "the published commitment is of another key, other prompts or other settings"

@@ -101,7 +101,7 @@ def request_digest(request: ExtractionRequest) -> str:
         "template": request.template,
         "version": __version__,
     }
-    return json_sha256(facts)
+    return json_sha256(facts, default=str)
 
 
 def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:

@@ -128,8 +128,9 @@ def _contradiction_text(stated: Row, recomputed: Row) -> str:
 
 def _rule_text(stated: Row) -> str:
     """Return which rule a verdict follows, where it is not today's."""
-    rule = f"rule {stated['rule']}" if "rule" in stated else "an unknown rule"
-    return f"The verdict is by {rule} of another fedaudit, this one judges by rule {RULE}"
+    if stated.get("rule") is None:
+        return f"The verdict names no rule, and this fedaudit judges by rule {RULE}"
+    return f"The verdict is by rule {stated['rule']}, and this fedaudit judges by rule {RULE}"
 
 
 def _altered_keys(stated: Row, recomputed: Row) -> list[str]:

@@ -71,6 +71,11 @@ def test_the_order_of_a_secret_does_not_matter(secret):
     assert commitments.digest(one, {}) == commitments.digest(two, {})
 
 
+def test_without_a_salt_there_is_no_commitment():
+    with pytest.raises(ValueError, match="no salt"):
+        digest(mark(7, salt=""))
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
