@@ -210,4 +210,4 @@ def test_a_verdict_that_its_measurements_contradict_is_said_to():
         [note] = caveats(*reports)
         assert note.startswith(f"The {place} report: Do not rely on this report: its verdict")
     [note] = caveats(older, sound)
-    assert note.startswith("The first report: The verdict is by rule 1, and this fedaudit judges by rule")
+    assert note.startswith("The first report: The verdict is by rule 1, and this fedaudit judges")
