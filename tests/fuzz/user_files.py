@@ -401,7 +401,11 @@ def outputs(command: str, folder: Path, rng: random.Random) -> Case:
         ]
     )
     out = rng.choice((*INPUTS, "fed", "src", "d", "earlier", "link", ".", "fed/rounds"))
-    same = {"report json": REPORTS, "scrub force": RECORDS}.get(command, ())
+    same = {
+        "report json": REPORTS,
+        "scrub force": RECORDS,
+        "attribute decide": ("report.json",),  # an earlier report of its own
+    }.get(command, ())
     return Case(words_of(command, file, out), frozenset({"empty", *same}))
 
 
