@@ -5,13 +5,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fedaudit.api.abilities import why_lacking
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
 from fedaudit.api.plugin import Attack, AttackContext, Result, RoundUpdate
-from fedaudit.api.records import ClientModel
+from fedaudit.api.records import ClientModel, Document
 from fedaudit.audit import cross_client, evidence, other_models, preflight, records
 from fedaudit.audit.access import ModelView, model_views
 from fedaudit.audit.clients import check_count
@@ -307,33 +306,34 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             registry.create("attack", name, request.options.get(name)) for name in request.attacks
         ]
         results: list[Result] = []
-        measured: dict[str, Any] = {}
-        start: preflight.PromptStartScores | None = None
+        measured: dict[str, object] = {}
+        starts: dict[str, preflight.PromptStartScores] = {}
         everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
         cache = response_cache(everywhere)
         views = model_views(engine, audited, request.keys)
         tries = AttackExecutor(alone=len(attacks) == 1)
         for view in views:
             # Prompts begin in the same way under every key: as the first view's adapter expects.
-            start = start or preflight.choose_prompt_start(
-                view.engine,
-                view.tuned,
-                pii_occurrences(view.engine, self._attacker.documents, CONTEXT),
-            )
-            context, before = prepare_context(
-                view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
+            starts = starts or {
+                name: choose_start(view, file.documents)
+                for name, file in (self._matrix or {"": self._attacker}).items()
+            }
+            context, effect = prepare_context(
+                view, audited, self._attacker, self._victim, request, self.watch
             )
             context = self._with_others(context)
-            measured = measured or before
+            measured = measured or effect
             if self._matrix:
                 results += cross_client.attack_every_pair(
                     attacks,
                     share_responses(context, cache, self.kept),
                     self._matrix,
+                    {name: start.chosen for name, start in starts.items()},
                     request.budget,
                     view,
                 )
                 continue
+            context = replace(context, beginning=starts[""].chosen)
             everywhere_results = run_attacks(everywhere, context, cache, tries, self.kept)
             results += map(view.add_scope, everywhere_results)
             results += [view.under_no_key.add_scope(tries.make(attack, context)) for attack in once]
@@ -346,7 +346,13 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         queries = count_queries(results, cache, views)
         if self._matrix and any(attack.estimator == "sample" for attack in attacks):
             queries = queries or 0
-        return AuditResults(results=results, usage={"queries": queries}, **measured)
+        tables = {name: start.table() for name, start in starts.items()}
+        return AuditResults(
+            results=results,
+            effect=measured,
+            beginning={"by_attacker": tables} if self._matrix else tables[""],
+            usage={"queries": queries},
+        )
 
     def _with_others(self, context: AttackContext) -> AttackContext:
         """Return `context` with members, controls, references and held-out records."""
@@ -387,10 +393,8 @@ def prepare_context(
     victim: InputFile | None,
     request: AuditRequest,
     watch: Watcher,
-    *,
-    start_scores: preflight.PromptStartScores,
-) -> tuple[AttackContext, dict[str, Any]]:
-    """Return the context of the attacks, and what was measured on the target before them."""
+) -> tuple[AttackContext, dict[str, object]]:
+    """Return the attacks' context, without a prompt start, and the measured effect."""
     changed, base = None, audited.untuned
     if base:
         try:
@@ -412,10 +416,16 @@ def prepare_context(
         attacker=attacker.documents,
         victim=victim.documents if victim else None,
         seed=request.seed,
-        beginning=start_scores.chosen,
         detector=registry.create(
             "detector", request.detector, request.options.get(request.detector)
         ),
         progress=watch,
     )
-    return context, {"effect": preflight.effect_table(changed), "beginning": start_scores.table()}
+    return context, preflight.effect_table(changed)
+
+
+def choose_start(view: ModelView, documents: Sequence[Document]) -> preflight.PromptStartScores:
+    """Return how the prompts of an attacker with these documents begin."""
+    return preflight.choose_prompt_start(
+        view.engine, view.tuned, pii_occurrences(view.engine, documents, CONTEXT)
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.api.records import Document
+from fedaudit.api.records import Document, PromptStart
 from fedaudit.audit.access import ModelView
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.request import CrossClientRequest
@@ -60,10 +60,11 @@ def attack_every_pair(
     attacks: Iterable[PrefixAttack],
     context: AttackContext,
     files: Mapping[str, InputFile],
+    starts: Mapping[str, PromptStart],
     budget: int,
     view: ModelView,
 ) -> Iterator[Result]:
-    """Yield the result of every pair, attack by attack."""
+    """Yield the result of every pair, attack by attack; `starts` holds every attacker's own."""
     for attack in attacks:
         # All clients together: a kind of PII is unknown only if no one has it.
         yield view.add_scope(Result(measurements=attack.unasked_label_rows(context.attacker)))
@@ -72,10 +73,8 @@ def attack_every_pair(
         attackers: list[Attacker] = []
         for name, documents in corpora.items():
             victims = {victim: corpora[victim] for victim in corpora if victim != name}
-            attacker = Attacker(
-                name=name, context=_attacker_context(context, name, documents), victims=victims
-            )
-            attackers.append(attacker)
+            own = replace(_attacker_context(context, name, documents), beginning=starts[name])
+            attackers.append(Attacker(name=name, context=own, victims=victims))
         attacker_targets = [_target_sets(attack, attacker) for attacker in attackers]
         # One list of strings for all, so that attackers can share answers.
         matcher = _strings(

@@ -9,9 +9,9 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
-from fedaudit.audit import access, preflight
+from fedaudit.audit import access
 from fedaudit.audit.access import ModelView
-from fedaudit.audit.attacks import CONTEXT, prepare_context
+from fedaudit.audit.attacks import choose_start, prepare_context
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.run import Watcher
 from fedaudit.audit.session import open_cache
@@ -21,7 +21,6 @@ from fedaudit.extraction.leak_tests import known_counts
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.positive_controls import positive_controls
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import ResponseCache, share_responses
@@ -51,12 +50,12 @@ def model_context(
     inputs: JointInputs, view: ModelView, watch: Watcher
 ) -> tuple[AttackContext, dict[str, Any]]:
     """Return the context of a member as attacker, and what was measured before it asks."""
-    start = preflight.choose_prompt_start(
-        view.engine, view.tuned, pii_occurrences(view.engine, inputs.ours.documents, CONTEXT)
+    start = choose_start(view, inputs.ours.documents)
+    context, effect = prepare_context(
+        view, inputs.audited, inputs.ours, None, inputs.request, watch
     )
-    return prepare_context(
-        view, inputs.audited, inputs.ours, None, inputs.request, watch, start_scores=start
-    )
+    measured = {"effect": effect, "beginning": start.table()}
+    return replace(context, beginning=start.chosen), measured
 
 
 def limited_plan(inputs: JointInputs, attack: PrefixAttack, context: AttackContext) -> QueryPlan:

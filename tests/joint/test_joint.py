@@ -9,6 +9,9 @@ import fake_audit
 import private_set_intersection.python as psi
 import pytest
 
+from fedaudit.api.records import PromptStart
+from fedaudit.audit import access, preflight
+from fedaudit.audit.preflight import PromptStartScores
 from fedaudit.joint.intersection import padded_size
 from fedaudit.joint.keys import asked_keys, text_keys
 
@@ -47,20 +50,41 @@ def messages():
     return found
 
 
-def test_counts_and_verdict_are_those_of_the_matrix(files, members, run):
+@pytest.fixture
+def differing_starts(monkeypatch):
+    """Let the prompts of b, by the number of its occurrences of PII, begin with the BOS token."""
+    load = access.load_engine
+
+    def loaded(*arguments, **options):
+        engine, sha256 = load(*arguments, **options)
+        engine.prompt_starts = {"bare": (), "bos": (9001,)}
+        return engine, sha256
+
+    def choose(engine, target, occurrences):
+        start = PromptStart(start="bos" if len(occurrences) % 4 else "bare")
+        return PromptStartScores(start, {}, {})
+
+    monkeypatch.setattr(access, "load_engine", loaded)
+    monkeypatch.setattr(preflight, "choose_prompt_start", choose)
+
+
+def test_counts_and_verdict_are_those_of_the_matrix(files, members, run, differing_starts):
+    few = (*MODEL, "--set", "contextual.samples=1", "--budget", "8")  # so that not all come out
     group = members(*NAMES)
-    group.commit(*MODEL, *LESS, **files)
+    group.commit(*few, **files)
     group.to_answers()
     group.to_results("--counts")
     code = run("joint", "report", "a", "--json", "joint.json").code
-    whole = run("extract", "--matrix", "--clients", *files.values(), *MODEL, *LESS, "--quiet",
-                "--json", "matrix.json")  # fmt: skip
+    whole = run("extract", "--matrix", "--clients", *files.values(), *few, "--quiet", "--json",
+                "matrix.json")  # fmt: skip
     joint, matrix = (json.loads(Path(f"{n}.json").read_text()) for n in ("joint", "matrix"))
     assert rows(joint) == rows(matrix)
     assert any(hits for hits, _, _ in rows(matrix).values())
     assert any(row["metric"] == "shared_targets" for row in matrix["measurements"])
     assert joint["verdict"]["status"] == matrix["verdict"]["status"]
     assert code == whole.code
+    begun = run("report", "matrix.json", "--format", "markdown").out
+    assert "had nothing before them (a, c) or the BOS token before them (b)" in begun
     shown = run("report", "joint.json", "--format", "markdown")
     assert shown.code == 0
     assert "Do not rely" not in shown.out

@@ -79,7 +79,7 @@ GLOSSARY = {
     " says, the share that is in the records.",
     "prompt start": "What stands before a prompt: the model's sign for the beginning of a text"
     " (“bos”), nothing (“bare”), or “template”. To an auditor who begins otherwise than training"
-    " did a model seems safer than it is, so that is taken with which the model finds known texts"
+    " did, a model seems safer than it is, so the start is used after which it finds known texts"
     " likeliest.",
     "query": "One question to the model: a beginning that it continues.",
     "recall": "Of the personal data in the records, the share that the model said when no one asked"

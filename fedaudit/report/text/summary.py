@@ -130,6 +130,8 @@ PROMPT_STARTS = {
     "bos": "the BOS token before them",
     "template": "the prompt template before them",
 }
+PLACES = (("start", "at a document's start"), ("middle", "inside a document"))
+"""The kinds of prompts, and where each of them begins."""
 
 
 def audited_facts(report: Row) -> list[tuple[str, str]]:
@@ -202,15 +204,29 @@ def _prompt_start(start: Mapping[str, Any] | None, *, is_prompted: bool) -> str:
     """Return in words what stood before prompts, and how likely known texts are after it."""
     if start is None:
         return NOT_MEASURED if is_prompted else ""
+    if attackers := start.get("by_attacker"):
+        return "; ".join(
+            f"prompts {position} had {_by_attacker({n: one[key] for n, one in attackers.items()})}"
+            for key, position in PLACES
+        )
     scores = start.get("log_likelihood") or {}
-    places = (("start", "at a document's start"), ("middle", "inside a document"))
     texts = [
         f"prompts {position} had {PROMPT_STARTS.get(start[key], start[key])}{_nats(score)}"
-        for key, position in places
+        for key, position in PLACES
         for score in [scores.get(key)]
     ]
     remaining = {k: v for k, v in start.items() if k not in ("start", "middle", "log_likelihood")}
     return "; ".join([*texts, *filter(None, [_pairs(remaining)])])
+
+
+def _by_attacker(starts: Mapping[str, str]) -> str:
+    """Return in words what stood before prompts, with attackers' names where they differ."""
+    attackers: dict[str, list[str]] = {}
+    for name, start in starts.items():
+        attackers.setdefault(PROMPT_STARTS.get(start, start), []).append(name)
+    if len(attackers) == 1:
+        return next(iter(attackers))
+    return " or ".join(f"{start} ({', '.join(names)})" for start, names in attackers.items())
 
 
 def _nats(scores: Mapping[str, float] | None) -> str:
