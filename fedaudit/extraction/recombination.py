@@ -11,8 +11,9 @@ script.
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from fedaudit.api.scripts import HAN, scripts
 
@@ -21,6 +22,9 @@ _SIGNS = f"{HAN}\uac00-\ud7a3\u3041-\u3096\u30a1-\u30fa"
 _PIECE = re.compile(rf"\d+|[{_SIGNS}]|[^\W\d_{_SIGNS}]+|.", re.DOTALL)
 _WORD = re.compile(rf"[^\W\d_{_SIGNS}]+")
 _SIGN = re.compile(f"[{_SIGNS}]")
+
+Slot = Callable[[random.Random], str]
+"""Draws what takes the place of a piece."""
 
 MIN_CHOICES = 5
 """A position with fewer distinct words than this also takes words of the whole corpus."""
@@ -79,6 +83,8 @@ class Recombiner:
     """Words of the corpus by shape, for positions where the donors have too few."""
     _roles: dict[tuple[str, int, int], list[str]] = field(default_factory=dict)
     _digits: dict[tuple[tuple[str, ...], int], list[str]] = field(default_factory=dict)
+    _choices: dict[tuple[tuple[str, int, int], ...], list[str]] = field(default_factory=dict)
+    _slots: dict[str, list[Slot]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for donor in sorted(set(self.donors)):
@@ -92,25 +98,36 @@ class Recombiner:
 
     def make(self, string: str, rng: random.Random) -> str:
         """Return another string like `string`, or `string` itself where nothing can be swapped."""
-        cut = split_pieces(string)
-        shapes = tuple(map(piece_shape, cut))
-        return "".join(self._swap_piece(piece, shapes, i, rng) for i, piece in enumerate(cut))
+        if string not in self._slots:
+            cut = split_pieces(string)
+            shapes = tuple(map(piece_shape, cut))
+            self._slots[string] = [self._slot(piece, shapes, i) for i, piece in enumerate(cut)]
+        return "".join([slot(rng) for slot in self._slots[string]])
 
-    def _swap_piece(
-        self, piece: str, shapes: tuple[str, ...], position: int, rng: random.Random
-    ) -> str:
+    def _slot(self, piece: str, shapes: tuple[str, ...], position: int) -> Slot:
         form = shapes[position]
         if form[0] == "9":
             alike = self._digits.get((shapes, position), [])
-            return "".join(_digit(alike, i, rng) for i in range(len(piece)))
-        if not piece.isalpha():
-            return piece
-        first, last = _roles(form, position, len(shapes))
-        choice: Sequence[str] = sorted({*self._roles.get(first, ()), *self._roles.get(last, ())})
+            return partial(_number, alike, len(piece))
+        roles = _roles(form, position, len(shapes))
+        choice = self._choices.get(roles)
+        if choice is None:
+            pieces = (piece for role in roles for piece in self._roles.get(role, ()))
+            choice = self._choices[roles] = sorted(set(pieces))
         anything = self.words.get(form, ())
-        if anything and (len(choice) < MIN_CHOICES or rng.random() < CORPUS_WORD_RATE):
-            choice = anything
-        return rng.choice(choice) if choice else piece
+        if not piece.isalpha() or not (choice or anything):
+            return lambda _: piece
+        return partial(_word, choice, anything)
+
+
+def _number(alike: Sequence[str], length: int, rng: random.Random) -> str:
+    return "".join([_digit(alike, i, rng) for i in range(length)])
+
+
+def _word(choice: Sequence[str], anything: Sequence[str], rng: random.Random) -> str:
+    """Return a word of `choice`, or, now and then and where those are few, of `anything`."""
+    any_word = anything and (len(choice) < MIN_CHOICES or rng.random() < CORPUS_WORD_RATE)
+    return rng.choice(anything if any_word else choice)
 
 
 def _roles(

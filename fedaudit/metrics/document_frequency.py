@@ -70,10 +70,10 @@ class _Pieces:
     def __init__(self, size: int, strings: Sequence[str]) -> None:
         cut = {s: [s[i : i + size] for i in range(len(s) - size + 1)] for s in strings}
         shared = Counter(piece for pieces in cut.values() for piece in set(pieces))
+        rarest = [min(pieces, key=lambda p: shared[p]) for pieces in cut.values()]
         strings_by_hash: dict[int, list[str]] = defaultdict(list)
-        for string, pieces in cut.items():
-            piece = min(pieces, key=lambda p: shared[p])
-            strings_by_hash[int(_hashes(_codes(piece), size)[0])].append(string)
+        for string, key in zip(cut, _hashes(_codes("".join(rarest)), size)[::size], strict=True):
+            strings_by_hash[int(key)].append(string)
         self.size = size
         self.keys = np.array(sorted(strings_by_hash), dtype=np.uint64)
         self.strings = [strings_by_hash[int(key)] for key in self.keys]
