@@ -110,8 +110,6 @@ class Report:
 
 def validate(document: object) -> None:
     """Raise a one-line InputError unless `document` is a report of this schema version."""
-    from jsonschema.exceptions import best_match
-
     if isinstance(document, dict) and isinstance(document.get("schema_version"), str):
         version = document["schema_version"]
         if version != SCHEMA_VERSION:
@@ -119,13 +117,10 @@ def validate(document: object) -> None:
                 f"The report has schema version {make_visible(version)}; this fedaudit reads "
                 f"{SCHEMA_VERSION}."
             )
-    error = best_match(_validator().iter_errors(document))
-    if error is not None:
-        location = error.json_path.removeprefix("$").removeprefix(".") or "the report"
-        raise InputError(
-            f"Not a valid report: {make_visible(location)}: {_short(make_visible(error.message))}"
-        )
     try:
+        if found := _violation(_validator(), document):
+            location, message = map(make_visible, found)
+            raise InputError(f"Not a valid report: {location or 'the report'}: {_short(message)}")
         to_plain(document, "report")
     except ValueError as error:
         raise InputError(f"Not a valid report: {_short(make_visible(str(error)))}") from error
@@ -218,7 +213,7 @@ def to_plain(value: Any, location: str) -> Any:
 
 
 def _short(message: str) -> str:
-    """Return `message` cut to fit one screen, since jsonschema quotes whole sections."""
+    """Return `message` cut to fit one screen, since a violation quotes whole sections."""
     return message if len(message) <= 200 else f"{message[:90]} … {message[-90:]}"
 
 
@@ -239,33 +234,36 @@ def share_metrics() -> frozenset[str]:
 
 def schema_violation(row: Mapping[str, Any]) -> str:
     """Return which part of a measurement breaks the schema, as `scope.source`; "" if none does."""
-    from jsonschema.exceptions import best_match
-
-    error = best_match(_of_measurements().iter_errors(row))
-    return "" if error is None else error.json_path.removeprefix("$").removeprefix(".") or "it"
+    found = _violation(_validator("#/$defs/measurement"), row)
+    return (found[0] or "it") if found else ""
 
 
 @cache
-def _validator() -> Any:
-    from jsonschema import Draft202012Validator
+def _validator(part: str = "#") -> Any:
+    """Return what checks a part of the schema."""
+    from jsonschema_rs import Draft202012Validator
 
-    return Draft202012Validator(_resolve(schema()))
-
-
-def _resolve(node: Any) -> Any:
-    """Return the schema with its definitions in place of references, which take half the time."""
-    if isinstance(node, list):
-        return [_resolve(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    name = str(node.get("$ref", "")).removeprefix("#/$defs/")
-    merged = {**(schema()["$defs"][name] if name else {}), **node}
-    return {key: _resolve(item) for key, item in merged.items() if key not in ("$ref", "$defs")}
+    definitions = schema()
+    return Draft202012Validator(
+        definitions if part == "#" else {"$defs": definitions["$defs"], "$ref": part}
+    )
 
 
-@cache
-def _of_measurements() -> Any:
-    return _validator().evolve(schema=_resolve(schema()["$defs"]["measurement"]))
+def _violation(validator: Any, value: object) -> tuple[str, str] | None:
+    """Return where a value breaks the schema most plainly, and how; None if it does not.
+
+    Raises ValueError for what JSON does not have.
+    """
+    try:
+        errors = list(validator.iter_errors(value))
+    except UnicodeEncodeError:  # a lone surrogate, as in the name of a file
+        text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        errors = list(validator.iter_errors(json.loads(text)))
+    if not errors:
+        return None
+    error = min(errors, key=lambda one: len(one.instance_path))
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+    return "".join(parts).removeprefix("."), error.message
 
 
 FIELDS = (

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import fake_audit  # noqa: F401
 import fedaudit_plugins
-import jsonschema  # noqa: F401
+import jsonschema_rs  # noqa: F401
 import peft  # noqa: F401
 import rich.table  # noqa: F401
 import scipy.stats  # noqa: F401
