@@ -250,9 +250,10 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
 
     if shown(1.0) <= seen:
         return 1.0
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda rate: shown(rate) - seen, seen, 1.0))
+    low, high = seen, 1.0
+    while low < (middle := (low + high) / 2) < high:  # importing a root finder takes half a second
+        low, high = (middle, high) if shown(middle) < seen else (low, middle)
+    return high
 
 
 def false_discovery_rates(p_values: Mapping[str, float], tests: int) -> dict[str, float]:
