@@ -3,8 +3,10 @@
 docs/evidence.md gives the reasons for these tests and the measurements made with them.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.kind import Test
@@ -28,6 +30,7 @@ SHARED = "shared_targets"
 """The metric of rows that count the targets that other members have, and those that came out."""
 GAIN_SCORE = "gain_score"
 """The metric of how much more a string gained in training than control strings in its place."""
+SIDES = ("attacker", "victim")
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
 """The parts of a scope other than the attacker and the victim."""
 
@@ -48,54 +51,80 @@ def find_leaks(
         for row in measurements
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
-    judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
     test_metrics = ("p_value", "chance", EFFECTIVE, ANSWERS, SHARED)
-    tests = [row for row in measurements if row.metric in test_metrics]
-    skipped = [row for row in measurements if row.metric == SKIPPED and "label" not in row.scope]
     labelled = [row for row in rows_by_kind if "label" in row.scope and row.kind == "extraction"]
-    skipped += [
-        row for row in labelled if row.metric == SKIPPED and row.scope.get("set") == UNASKED
+    attacks: dict[object, _AttackRows] = defaultdict(_AttackRows)
+    comparable: dict[object, list[Measurement]] = defaultdict(list)
+    for row in rows:
+        attacks[_attack_key(row)].counts.append(row)
+        key = _comparison_key(row, *(row.scope.get(k, "") for k in ("source", *SIDES)))
+        comparable[key].append(row)
+    for row in measurements:
+        if row.metric in test_metrics and row.value is not None:
+            attacks[_attack_key(row)].tests[str(row.scope.get("test", row.metric))] = row
+        if row.metric == SKIPPED and "label" not in row.scope:
+            attacks[_attack_key(row)].skipped.append(row)
+    for row in labelled:
+        attacks[_attack_key(row)].labelled.append(row)
+        if row.metric == SKIPPED and row.scope.get("set") == UNASKED:
+            attacks[_attack_key(row)].skipped.append(row)
+    return [
+        _leak(row, attack, comparable, list(findings))
+        for row in rows
+        for attack in [attacks[_attack_key(row)]]
+        if row.scope.get("source") == NEW and _is_judged(row, attack.counts)
     ]
-    return [_leak(row, rows, tests, list(findings), labelled, skipped) for row in judged_rows]
 
 
-def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
-    """Tell whether a row is about the set of targets that is judged, among the attack's `rows`."""
-    alike = {
-        r.scope.get("set")
-        for r in rows
-        if (r.plugin, r.metric, attack_key(r)) == (row.plugin, row.metric, attack_key(row))
-        and r.scope.get("source") == NEW
-    }
+@dataclass(frozen=True)
+class _AttackRows:
+    """What one attack reported of one attacker and victim, under one key."""
+
+    counts: list[Measurement] = field(default_factory=list)
+    """How many targets came out."""
+    tests: dict[str, Measurement] = field(default_factory=dict)
+    """By the name of the test, or else of the metric."""
+    labelled: list[Measurement] = field(default_factory=list)
+    skipped: list[Measurement] = field(default_factory=list)
+
+
+def _attack_key(row: Measurement) -> object:
+    """Return which attack this is, who attacked whom, and under which key."""
+    who = sorted((k, str(v)) for k, v in row.scope.items() if k not in NOT_WHO)
+    return row.plugin, tuple(who)
+
+
+def _comparison_key(row: Measurement, *source_and_sides: object) -> object:
+    return row.plugin, row.metric, *map(str, source_and_sides)
+
+
+def _is_judged(row: Measurement, counts: Sequence[Measurement]) -> bool:
+    """Tell whether a row is about the set of targets that is judged, among the attack's counts."""
+    new = (r for r in counts if r.scope.get("source") == NEW)
+    alike = {r.scope.get("set") for r in new if r.metric == row.metric}
     judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
     return judged_set is None or row.scope.get("set") == judged_set
 
 
-def attack_key(row: Measurement) -> tuple[tuple[str, str], ...]:
-    """Return who attacked whom, and under which key."""
-    return tuple(sorted((k, str(v)) for k, v in row.scope.items() if k not in NOT_WHO))
-
-
 def _leak(
     row: Measurement,
-    rows: Sequence[Measurement],
-    tested: Sequence[Measurement],
+    attack: _AttackRows,
+    comparable: Mapping[object, Sequence[Measurement]],
     findings: Sequence[Finding],
-    labelled: Sequence[Measurement],
-    skipped: Sequence[Measurement],
 ) -> Leak:
-    base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
-    held_out = _matching_row(row, HELD_OUT, rows)
+    base, control, held_out, lost = (
+        _matching_row(row, source, comparable)
+        for source in ("base", "control", HELD_OUT, "base-not-tuned")
+    )
     trouble = _trouble(row, base, control, held_out)
-    by_test = _rows_by_test(row, tested)
-    counted = not trouble and "leak" not in by_test
-    lost = (_matching_row(row, "base-not-tuned", rows) or base) if counted else None
+    by_test = attack.tests
+    lost = (lost or base) if not trouble and "leak" not in by_test else None
     tests: list[Test] = []
     if not trouble and base is not None and control is not None:
         p = _leak_p_value(row, base, control, held_out, lost, by_test)
         others = "base, control and held-out records" if held_out else "base and control"
         tests.append(Test(_name(row), p, count(row), f"more than {others} explain"))
-    kinds = _kinds(row, rows, labelled, control, by_test)
+    kinds = _kinds(row, attack, control)
     string = _string_p_value(row, by_test, findings)
     if string is not None and base is not None:
         hard = "one of them so hard to guess that it alone proves a leak"
@@ -114,11 +143,7 @@ def _leak(
         held_out=held_out,
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
         kinds=kinds,
-        skipped=sum(
-            int(other.value or 0)
-            for other in skipped
-            if other.plugin == row.plugin and attack_key(other) == attack_key(row)
-        )
+        skipped=sum(int(other.value or 0) for other in attack.skipped)
         - sum(kind.skipped for kind in kinds),
         high=sum(
             finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
@@ -130,20 +155,10 @@ def _leak(
 
 
 def _kinds(
-    row: Measurement,
-    rows: Sequence[Measurement],
-    labelled: Sequence[Measurement],
-    control: Measurement | None,
-    by_test: Mapping[str, Measurement],
+    row: Measurement, attack: _AttackRows, control: Measurement | None
 ) -> tuple[KindEvidence, ...]:
     """Return the kinds of the targets of a row, or all targets as one kind without a label."""
-    alike = [
-        r
-        for r in labelled
-        if r.plugin == row.plugin
-        and attack_key(r) == attack_key(row)
-        and r.scope.get("set") == row.scope.get("set")
-    ]
+    alike = [r for r in attack.labelled if r.scope.get("set") == row.scope.get("set")]
     labels = {
         str(r.scope["label"]): r.n
         for r in alike
@@ -153,16 +168,16 @@ def _kinds(
     if any(r.scope.get("source") == KNOWN or r.metric == GAIN_SCORE for r in alike):
         beyond = {
             str(r.scope["label"]): int(r.value or 0)
-            for r in labelled
-            if (r.plugin, r.metric, r.scope.get("set")) == (row.plugin, SKIPPED, BEYOND_REACH)
-            and attack_key(r) == attack_key(row)
+            for r in attack.labelled
+            if (r.metric, r.scope.get("set")) == (SKIPPED, BEYOND_REACH)
         }
         return tuple(
             replace(_kind(label, n, alike, row.metric), skipped=beyond.get(label, 0))
             for label, n in sorted(labels.items())
         )
-    known = next((r for r in rows if _is_known(r, row)), None)
-    chance = by_test.get("chance")
+    of_metric = (r for r in attack.counts if r.metric == row.metric)
+    known = next((r for r in of_metric if r.scope.get("source") == KNOWN), None)
+    chance = attack.tests.get("chance")
     return (
         KindEvidence(
             label="",
@@ -173,14 +188,6 @@ def _kinds(
             known_hits=count_hits(known) if known else 0,
             known=(known.n or 0) if known else 0,
         ),
-    )
-
-
-def _is_known(row: Measurement, judged: Measurement) -> bool:
-    return (
-        (row.plugin, row.metric) == (judged.plugin, judged.metric)
-        and row.scope.get("source") == KNOWN
-        and attack_key(row) == attack_key(judged)
     )
 
 
@@ -223,15 +230,6 @@ def _name(row: Measurement) -> str:
     """Return a row's attack, attacker and victim in words."""
     where = ", ".join(scope_words(k, v) for k, v in row.scope.items() if k not in ("source", "set"))
     return f"{row.plugin} ({where})" if where else row.plugin
-
-
-def _rows_by_test(row: Measurement, tested: Sequence[Measurement]) -> dict[str, Measurement]:
-    """Return the rows of a row's attack by the name of the test, or else of the metric."""
-    return {
-        str(r.scope.get("test", r.metric)): r
-        for r in tested
-        if r.plugin == row.plugin and attack_key(r) == attack_key(row) and r.value is not None
-    }
 
 
 def _leak_p_value(
@@ -320,19 +318,21 @@ def _best_finding_p_value(row: Measurement, findings: Sequence[Finding]) -> floa
     return min(1.0, min(values) * (row.n or 1)) if values else None
 
 
-def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
+def _matching_row(
+    row: Measurement, source: str, comparable: Mapping[object, Sequence[Measurement]]
+) -> Measurement | None:
     """Return the row of `source` to compare with `row`; of several, the one with most hits.
 
     A control need not repeat a row's whole scope: it applies to every value of a key that it
     leaves out. Only `detection` must be equal, since a detector's hits cannot be compared with
     those of a word-for-word search.
     """
+    who = product(*(dict.fromkeys((row.scope.get(side, ""), "")) for side in SIDES))
     alike = [
         r
-        for r in rows
-        if (r.plugin, r.metric) == (row.plugin, row.metric)
-        and r.scope.get("source") == source
-        and r.scope.get("set") in (row.scope.get("set"), None)
+        for sides in who
+        for r in comparable.get(_comparison_key(row, source, *sides), ())
+        if r.scope.get("set") in (row.scope.get("set"), None)
         and r.scope.get("detection") == row.scope.get("detection")
         and all(k == "source" or row.scope.get(k) == v for k, v in r.scope.items())
         and r.high is not None
