@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fedaudit.report import query
 from fedaudit.report.checklist.attackers import headline_totals
-from fedaudit.report.checklist.brief import is_judged_as, kind_name
+from fedaudit.report.checklist.brief import is_among, judged_as, kind_name
 from fedaudit.report.number_format import format_rate, is_rate, percent
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
@@ -83,7 +83,8 @@ def beside_chance(report: Row) -> Chart:
     An attack on several variants or under several keys has a bar for each of them. A bar is what
     came out beyond the base where that was measured. Reports without shares have no bars.
     """
-    bars = [*_attacks(report), *_kinds(report)]
+    failed = judged_as(report, "fail")
+    bars = [*_attacks(report, failed), *_kinds(report, failed)]
     highest = max((max(bar.high or 0.0, bar.value) for bar in bars), default=1.0)
     top = next((scale for scale in SCALES if highest <= scale), 1.0)
     remaining = len(bars) - MOST_BARS
@@ -95,7 +96,7 @@ def beside_chance(report: Row) -> Chart:
     return Chart(bars=tuple(bars[:MOST_BARS]), top=top, note=note)
 
 
-def _attacks(report: Row) -> Iterator[Bar]:
+def _attacks(report: Row, failed: Sequence[Row]) -> Iterator[Bar]:
     charted = charted_report(report)
     groups = [
         *query.by_plugin(query.total_coverages(charted)).values(),
@@ -107,12 +108,12 @@ def _attacks(report: Row) -> Iterator[Bar]:
     for group in viewed:
         hidden = grouping.column_scopes(group)
         rows = [row for row in grouping.preferred_source_rows(group) if _is_share(row)]
-        bars += [_bar(report, row, group, _view_name(row, hidden)) for row in rows]
+        bars += [_bar(report, row, group, _view_name(row, hidden), failed) for row in rows]
     plugins = {row["plugin"] for group in viewed for row in group}
     for row in headline_totals(report):
         if _is_share(row) and row["plugin"] not in plugins:
             group = [one for one in report["measurements"] if one["metric"] == row["metric"]]
-            bars.append(_bar(report, row, group, _attack_name(row)))
+            bars.append(_bar(report, row, group, _attack_name(row), failed))
     yield from _headed("By attack", bars)
 
 
@@ -121,7 +122,7 @@ def _has_pairs(group: Sequence[Row]) -> bool:
     return any("attacker" in row["scope"] for row in group)
 
 
-def _kinds(report: Row) -> Iterator[Bar]:
+def _kinds(report: Row, failed: Sequence[Row]) -> Iterator[Bar]:
     """Yield a bar for each kind of PII, of every attack that asked for kinds."""
     groups = query.by_plugin(query.coverages(without_pairs(report), labelled=True))
     for plugin, group in groups.items():
@@ -135,7 +136,9 @@ def _kinds(report: Row) -> Iterator[Bar]:
             name if names.count(name) == 1 else f"{name} ({label})"
             for name, label in zip(names, labels, strict=True)
         ]
-        bars = [_bar(report, row, rows, name) for row, name in zip(best, named, strict=True)]
+        bars = [
+            _bar(report, row, rows, name, failed) for row, name in zip(best, named, strict=True)
+        ]
         yield from _headed(f"By kind of data, {plugin}", bars)
 
 
@@ -148,7 +151,7 @@ def _is_share(row: Row) -> bool:
     return row["value"] is not None and is_rate(row["metric"]) and 0 <= row["value"] <= 1
 
 
-def _bar(report: Row, row: Row, group: Sequence[Row], name: str) -> Bar:
+def _bar(report: Row, row: Row, group: Sequence[Row], name: str, failed: Sequence[Row]) -> Bar:
     """Return the bar of a row, with marks of the base and of chance from its `group`."""
     base, control = (query.comparable_row(group, row, source) for source in ("base", "control"))
     guessing = query.guessing_accuracy(report, row) if row["metric"] in query.INFERENCE else None
@@ -162,7 +165,7 @@ def _bar(report: Row, row: Row, group: Sequence[Row], name: str) -> Bar:
         low=row["low"] if row["high"] is not None else None,
         high=row["high"] if row["low"] is not None else None,
         marks=tuple((mark, at) for mark, at in marks if at is not None and at <= 1),
-        fails=is_judged_as(report, row, "fail"),
+        fails=is_among(row, failed),
     )
 
 

@@ -1,6 +1,6 @@
 """What an officer asks first of a report: whose data, how many people, which kinds, what now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -134,31 +134,36 @@ def _whose(report: Row, owned: ReportOwner) -> Iterator[str]:
 
 def _how_many(report: Row) -> Iterator[str]:
     people = [row for row in leaks.persons(report) if row["n"]]
+    failed = judged_as(report, "fail")
     if people:
         worst = max(people, key=lambda row: row["value"])
-        failed = {m["plugin"] for m in _judged(report, "fail")}
-        doubt = "" if worst["plugin"] in failed or not worst["value"] else BY_CHANCE
+        doubt = (
+            ""
+            if worst["plugin"] in {m["plugin"] for m in failed} or not worst["value"]
+            else BY_CHANCE
+        )
         yield f"{number(worst['value'])} of {worst['n']:,} people are exposed{doubt}."
     else:
         yield "People were not counted, because no record says whose it is (group)."
+    totals = headline_totals(report)
     for name, words in OUTCOMES.items():
-        rows = [row for row in headline_totals(report) if attack_class(row) == name]
+        rows = [row for row in totals if attack_class(row) == name]
         rows = [row for row in rows if row["scope"].get("key") != "right" and row["n"]]
         rows = [row for row in rows if row["metric"] in COUNTS]
         if rows:
-            worst = max(rows, key=lambda row: (is_judged_as(report, row, "fail"), row["value"]))
+            worst = max(rows, key=lambda row: (is_among(row, failed), row["value"]))
             count = format_rate(worst).partition(",")[0]
-            doubt = "" if is_judged_as(report, worst, "fail") or not worst["value"] else BY_CHANCE
+            doubt = "" if is_among(worst, failed) or not worst["value"] else BY_CHANCE
             yield f"{count} {words}{doubt}."
 
 
-def is_judged_as(report: Row, row: Row, status: str) -> bool:
-    """Tell whether a judgement of this row has this status."""
+def is_among(row: Row, measurements: Sequence[Row]) -> bool:
+    """Tell whether a row is one of the measurements of judgements."""
     names = ("plugin", "metric", "scope", "value")
-    return any(all(m[name] == row[name] for name in names) for m in _judged(report, status))
+    return any(all(m[name] == row[name] for name in names) for m in measurements)
 
 
-def _judged(report: Row, status: str) -> list[Row]:
+def judged_as(report: Row, status: str) -> list[Row]:
     """Return the measurements whose judgements have this status."""
     judged = [j["measurement"] for j in judgements(report) if j["status"] == status]
     return [measurement for measurement in judged if measurement is not None]
@@ -190,7 +195,7 @@ def kind_name(label: str) -> str:
 
 def _who(report: Row) -> Iterator[str]:
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for row in _judged(report, "fail"):
+    for row in judged_as(report, "fail"):
         if not attack_class(row):
             continue
         plugin = str(row["plugin"])
@@ -201,7 +206,7 @@ def _who(report: Row) -> Iterator[str]:
         lines.setdefault((subject, having), {})[plugin] = f"{plugin}{cost}"
     for (subject, having), attacks in lines.items():
         yield f"{' '.join(filter(None, (subject, having)))} ({_list([*attacks.values()], '; ')})."
-    doubtful = dict.fromkeys(str(row["plugin"]) for row in _judged(report, "inconclusive"))
+    doubtful = dict.fromkeys(str(row["plugin"]) for row in judged_as(report, "inconclusive"))
     tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
     if doubtful:
         yield f"Not settled for {_list([*doubtful])}."

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from fedaudit.api.policy import Policy
@@ -94,8 +95,19 @@ def stated_policy(report: Row) -> Policy:
     return DEFAULT if table is None else policy_of(table, "verdict.policy")
 
 
+class JudgedOnce(dict[str, Any]):
+    """A report whose judgements are made at most once, for pages that need them many times."""
+
+    @cached_property
+    def judgements(self) -> list[Row]:
+        """All judgements of the report."""
+        return judgements(dict(self))
+
+
 def judgements(report: Row) -> list[Row]:
     """Return all judgements that a report holds, or made anew if it holds none."""
+    if isinstance(report, JudgedOnce):
+        return report.judgements
     stated = report["verdict"].get("judgements")
     if stated is not None:
         return list(stated)
