@@ -2,6 +2,7 @@
 
 import base64
 import json
+import runpy
 import zipfile
 from pathlib import Path
 
@@ -18,20 +19,7 @@ from fedaudit.joint.keys import asked_keys, text_keys
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
 LESS = ("--set", "contextual.samples=4")
 NAMES = ("a", "b", "c")
-BY_VICTIM = {"chance", "effective_controls", "gain_score", "p_value"}
-"""What is measured behind the attacker's prompts there, and behind the victim's here."""
-
-
-def rows(report):
-    """Return what was counted of every pair's targets."""
-    return {
-        (row["metric"], *sorted((k, str(v)) for k, v in row["scope"].items())): (
-            row["hits"], row["n"], row["value"]
-        )
-        for row in report["measurements"]
-        if row["scope"].get("attacker") and row["metric"] not in BY_VICTIM
-        and row["scope"].get("source") not in ("control", "known")
-    }  # fmt: skip
+rows = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/joint_equality.py"))["counts"]
 
 
 def messages():
