@@ -307,7 +307,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         ]
         results: list[Result] = []
         measured: dict[str, object] = {}
-        starts: dict[str, preflight.PromptStartScores] = {}
+        starts: dict[str, preflight.PromptStartScores] = {}  # by attacker; "" without a matrix
         everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
         cache = response_cache(everywhere)
         views = model_views(engine, audited, request.keys)
