@@ -1,6 +1,8 @@
 """Verdicts on what came out of the judged set: values by hand, errors at the stated level."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 from math import comb
 
 import numpy as np
@@ -13,8 +15,10 @@ from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
+from fedaudit.report.renderers import annex, cyclonedx, html
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.verdict import extraction, recheck
 from fedaudit.report.verdict.extraction import find_leaks, p_value_from_counts
 from fedaudit.report.verdict.leak import Leak
 from fedaudit.report.verdict.policy import verdict
@@ -252,6 +256,36 @@ def test_pairs_of_parties_have_their_own_p_values():
     assert [test["p"] for test in found["tests"]] == [1e-6, 1.0, 1.0, 1.0]
     [reason] = found["reasons"]
     assert reason.startswith("contextual (attacker c0, victim c1): 5 of 44")
+
+
+@pytest.mark.parametrize("render", [html.render, annex.render, cyclonedx.render])
+def test_the_work_of_a_page_grows_with_the_rows_and_not_with_their_square(monkeypatch, render):
+    counts = Counter()
+
+    def counting(module, name):
+        original = getattr(module, name)
+
+        def counted(*arguments, **options):
+            counts[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    def work(clients):
+        names = permutations([f"c{i}" for i in range(clients)], 2)
+        pairs = [{"attacker": attacker, "victim": victim} for attacker, victim in names]
+        rows = [row for pair in pairs for row in judged(3, 44, **pair)]
+        rows += [row for pair in pairs for row in p_values(0.5, 1, 44, **pair)]
+        document = example(measurements=rows, verdict=None).to_json()
+        counts.clear()
+        render(document)
+        return counts["judge"], counts["_attack_key"] / len(rows)
+
+    counting(recheck, "judge")
+    counting(extraction, "_attack_key")
+    judgements, by_row = work(3)
+    assert (judgements, by_row) == work(7)
+    assert judgements == 1
 
 
 @pytest.mark.parametrize("mean", [0.5, 1, 2, 3, 4, 7, 20])
