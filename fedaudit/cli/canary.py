@@ -109,7 +109,7 @@ def measure(canaries: Canaries, run: Run = None, *, asked: dict[str, Any], outpu
     The rank is among all secrets of its kind, or a random sample of them, by how likely the model
     finds each.
 
-    Exit code 1: secrets that were planted stand higher than chance explains.
+    Exit code 1: secrets that were planted rank higher than chance explains.
     """
     asked["target"] = one_target(run, asked.get("target"))
     return run_audit(make_request(ExposureRequest, canaries=canaries, **asked), output)

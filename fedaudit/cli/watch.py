@@ -41,7 +41,7 @@ def watch(
 ) -> int:
     """Test every round's global model with your own records, alone.
 
-    How many of them stand higher than records that you set aside, because they were trained on: at
+    How many of them rank higher than records that you set aside, because they were trained on: at
     least and at most, in all rounds together with 95 % confidence, however often you look.
 
     Exit code 1: in some round surely more than the limit was learnt. 7: neither that nor the

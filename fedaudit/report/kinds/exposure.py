@@ -151,7 +151,7 @@ def _judge(row: Measurement, adjusted: Sequence[float], policy: Policy) -> tuple
     counted = f"{row.hits:,} of {row.n or 0:,} are likelier than every other secret of their kind"
     if min(adjusted) <= policy.level:
         return "fail", (
-            f"{summary} stand higher than chance explains: {counted} (p = {min(adjusted):.2g})."
+            f"{summary} rank higher than chance explains: {counted} (p = {min(adjusted):.2g})."
         )
     least = f"{summary}: {counted}, at most {row.high:.2%}"
     if row.high > (row.chance or 0.0) + policy.detectable:

@@ -94,7 +94,7 @@ class Forget(Kind):
         ]
         measured = [row for row in rows if row["value"] is not None]
         notes = [
-            "How many stand above all but 1 % (10 %, 50 %) of what they are compared with because"
+            "How many rank above all but 1 % (10 %, 50 %) of what they are compared with because"
             " the model was trained on them: at least, to at most.",
             *missing_reasons(rows),
             *_residual_texts(report),

@@ -13,7 +13,7 @@ from fedaudit.report.tables.table import NONE, build_table
 from fedaudit.system.numbers import is_finite_number
 
 JUDGED_FPR = 0.01
-"""The share of others that may stand as high in what a pass is about."""
+"""The share of others that may rank as high in what a pass is about."""
 MIN_OTHERS = 100
 """The fewest others of which that share is a whole one."""
 UNSTATED = (
@@ -45,7 +45,7 @@ class Watch(Kind):
         "In no round so far was more learnt of the member's records than it allows.",
     )
     glossary: ClassVar = {
-        "learnt": "Of a member's records, how many stand higher than they would if the model had"
+        "learnt": "Of a member's records, how many rank higher than they would if the model had"
         " not been trained on them. Records that were set aside at random show what chance gives.",
     }
 
@@ -82,7 +82,7 @@ class Watch(Kind):
         rates = list(dict.fromkeys(rate_name(row) for row in measured))
         columns = ("round", "of", *rates, BY_NOW, "exposure")
         notes = [
-            "How many stand above all but 1 % (10 %, 50 %) of what they are compared with because"
+            "How many rank above all but 1 % (10 %, 50 %) of what they are compared with because"
             " they were trained on: at least, to at most. All bounds of all rounds hold together"
             " with 95 % confidence.",
             *missing_reasons(rows),
@@ -136,7 +136,7 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
     if (most.low or 0.0) > allowed:
         reason = (
             f"watch: after round {most.scope.get('round')} at least {share_text(most.low, n)} of"
-            f" {of} stand higher than if they had not been trained on; your limit is"
+            f" {of} rank higher than if they had not been trained on; your limit is"
             f" {as_percent(allowed)}: stop now."
         )
         return Judgement("fail", reason, "watch", most, limit)
