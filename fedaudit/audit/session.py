@@ -496,7 +496,7 @@ class AuditSession:
             raise InputError(f"{folder} is a federation's folder; choose another --out.")
         copy = [self._copy] if self._copy else []
         for file in (path, *copy):
-            check_output(file, outputs.REPORT)
+            check_output(file, outputs.REPORT.of(self.request.command))
         check_output(folder / REVEALED, outputs.REVEALED)
         for above in (folder, *(file.parent for file in copy)):
             existing_parent(above)

@@ -227,7 +227,7 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None, command:
     if path.exists() and read(path)["run"]["command"] != command:
         raise InputError(f"{folder} holds another run's report; choose another --out or remove it.")
     for file in (path, json or path):
-        check_output(file, REPORT)
+        check_output(file, REPORT.of(command))
         existing_parent(file.absolute().parent)
     return folder
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,6 +51,7 @@ def simulate(
     """
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.simulation import session
+    from fedaudit.system.outputs import REPORT, check_output, write_output
 
     given = given_settings(set_ or [], seed, device, dtype, engine)
     run = session.prepare(profile, scale, given, out, without or ())
@@ -61,6 +61,9 @@ def simulate(
 
         print_lines(forecast(run, given).describe())
         return 0
+    kind = REPORT.of("simulate")
+    if json:
+        check_output(json, kind)
     done = session.complete(
         run,
         resume=resume,
@@ -68,7 +71,7 @@ def simulate(
         note=lambda line: print_note(line, quiet=quiet),
     )
     if json:
-        _copy(run.out / "report.json", json)
+        write_output(json, (run.out / "report.json").read_text("utf-8"), kind)
     print_report(done)
     print_note(f"The federation is in {run.out}. Audit it: fedaudit audit {run.out}", quiet=quiet)
     return 0
@@ -95,9 +98,3 @@ def given_settings(
     }
     options |= {} if engine == "local" else {"engine": engine}
     return merge_tables(parse_settings(assignments), options)
-
-
-def _copy(source: Path, to: Path) -> None:
-    from fedaudit.system.outputs import REPORT, write_output
-
-    write_output(to, source.read_text("utf-8"), REPORT)

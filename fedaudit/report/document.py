@@ -139,7 +139,7 @@ def write(report: Report, path: Path) -> None:
         validate(document)
     except InputError as error:
         raise ValueError(str(error)) from error
-    write_output(path, dumps(document), REPORT)
+    write_output(path, dumps(document), REPORT.of(document["run"]["command"]))
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -208,3 +208,22 @@ def test_a_report_is_replaced_by_one_of_the_same_command(tmp_path, demo):
     check_output(demo, replace(outputs.REPORT, command=f"{command} step"))
     with pytest.raises(InputError):
         check_output(demo, replace(outputs.REPORT, command=f"{command}s"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),
+        ("infer", "--data", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),
+        ("audit", "--prefixes", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),
+        ("simulate", "--profile", "fed_pii", "--out", "d"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_copy_of_a_report_leaves_another_commands_report(here, run, demo, words):
+    other = json.loads(demo.read_text())
+    other["run"]["command"] = "attribute decide"
+    Path("report.json").write_text(json.dumps(other))
+    run.refused(3, *words, "--json", "report.json", says="it stays as it is")
+    assert json.loads(Path("report.json").read_text()) == other
+    assert not Path("d").exists()
