@@ -315,7 +315,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         for view in views:
             # Prompts begin in the same way under every key: as the first view's adapter expects.
             starts = starts or {
-                name: choose_start(view, file.documents)
+                name: measure_prompt_start(view, file.documents)
                 for name, file in (self._matrix or {"": self._attacker}).items()
             }
             context, effect = prepare_context(
@@ -424,7 +424,9 @@ def prepare_context(
     return context, preflight.effect_table(changed)
 
 
-def choose_start(view: ModelView, documents: Sequence[Document]) -> preflight.PromptStartScores:
+def measure_prompt_start(
+    view: ModelView, documents: Sequence[Document]
+) -> preflight.PromptStartScores:
     """Return how the prompts of an attacker with these documents begin."""
     return preflight.choose_prompt_start(
         view.engine, view.tuned, pii_occurrences(view.engine, documents, CONTEXT)

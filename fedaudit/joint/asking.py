@@ -11,7 +11,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.audit import access
 from fedaudit.audit.access import ModelView
-from fedaudit.audit.attacks import choose_start, prepare_context
+from fedaudit.audit.attacks import measure_prompt_start, prepare_context
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.run import Watcher
 from fedaudit.audit.session import open_cache
@@ -50,7 +50,7 @@ def model_context(
     inputs: JointInputs, view: ModelView, watch: Watcher
 ) -> tuple[AttackContext, dict[str, Any]]:
     """Return the context of a member as attacker, and what was measured before it asks."""
-    start = choose_start(view, inputs.ours.documents)
+    start = measure_prompt_start(view, inputs.ours.documents)
     context, effect = prepare_context(
         view, inputs.audited, inputs.ours, None, inputs.request, watch
     )

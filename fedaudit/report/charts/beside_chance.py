@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fedaudit.report import query
 from fedaudit.report.checklist.attackers import headline_totals
-from fedaudit.report.checklist.brief import is_among, judged_as, kind_name
+from fedaudit.report.checklist.brief import is_one_of, kind_name, measurements_judged
 from fedaudit.report.number_format import format_rate, is_rate, percent
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
@@ -83,7 +83,7 @@ def beside_chance(report: Row) -> Chart:
     An attack on several variants or under several keys has a bar for each of them. A bar is what
     came out beyond the base where that was measured. Reports without shares have no bars.
     """
-    failed = judged_as(report, "fail")
+    failed = measurements_judged(report, "fail")
     bars = [*_attacks(report, failed), *_kinds(report, failed)]
     highest = max((max(bar.high or 0.0, bar.value) for bar in bars), default=1.0)
     top = next((scale for scale in SCALES if highest <= scale), 1.0)
@@ -165,7 +165,7 @@ def _bar(report: Row, row: Row, group: Sequence[Row], name: str, failed: Sequenc
         low=row["low"] if row["high"] is not None else None,
         high=row["high"] if row["low"] is not None else None,
         marks=tuple((mark, at) for mark, at in marks if at is not None and at <= 1),
-        fails=is_among(row, failed),
+        fails=is_one_of(row, failed),
     )
 
 

@@ -134,7 +134,7 @@ def _whose(report: Row, owned: ReportOwner) -> Iterator[str]:
 
 def _how_many(report: Row) -> Iterator[str]:
     people = [row for row in leaks.persons(report) if row["n"]]
-    failed = judged_as(report, "fail")
+    failed = measurements_judged(report, "fail")
     if people:
         worst = max(people, key=lambda row: row["value"])
         doubt = (
@@ -151,19 +151,19 @@ def _how_many(report: Row) -> Iterator[str]:
         rows = [row for row in rows if row["scope"].get("key") != "right" and row["n"]]
         rows = [row for row in rows if row["metric"] in COUNTS]
         if rows:
-            worst = max(rows, key=lambda row: (is_among(row, failed), row["value"]))
+            worst = max(rows, key=lambda row: (is_one_of(row, failed), row["value"]))
             count = format_rate(worst).partition(",")[0]
-            doubt = "" if is_among(worst, failed) or not worst["value"] else BY_CHANCE
+            doubt = "" if is_one_of(worst, failed) or not worst["value"] else BY_CHANCE
             yield f"{count} {words}{doubt}."
 
 
-def is_among(row: Row, measurements: Sequence[Row]) -> bool:
+def is_one_of(row: Row, measurements: Sequence[Row]) -> bool:
     """Tell whether a row is one of the measurements of judgements."""
     names = ("plugin", "metric", "scope", "value")
     return any(all(m[name] == row[name] for name in names) for m in measurements)
 
 
-def judged_as(report: Row, status: str) -> list[Row]:
+def measurements_judged(report: Row, status: str) -> list[Row]:
     """Return the measurements whose judgements have this status."""
     judged = [j["measurement"] for j in judgements(report) if j["status"] == status]
     return [measurement for measurement in judged if measurement is not None]
@@ -195,7 +195,7 @@ def kind_name(label: str) -> str:
 
 def _who(report: Row) -> Iterator[str]:
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for row in judged_as(report, "fail"):
+    for row in measurements_judged(report, "fail"):
         if not attack_class(row):
             continue
         plugin = str(row["plugin"])
@@ -206,7 +206,9 @@ def _who(report: Row) -> Iterator[str]:
         lines.setdefault((subject, having), {})[plugin] = f"{plugin}{cost}"
     for (subject, having), attacks in lines.items():
         yield f"{' '.join(filter(None, (subject, having)))} ({_list([*attacks.values()], '; ')})."
-    doubtful = dict.fromkeys(str(row["plugin"]) for row in judged_as(report, "inconclusive"))
+    doubtful = dict.fromkeys(
+        str(row["plugin"]) for row in measurements_judged(report, "inconclusive")
+    )
     tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
     if doubtful:
         yield f"Not settled for {_list([*doubtful])}."

@@ -24,7 +24,7 @@ from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
-from fedaudit.report.verdict.recheck import JudgedOnce, recheck
+from fedaudit.report.verdict.recheck import JudgedReport, recheck
 
 TITLE = "Annex to the data protection impact assessment: evidence from tests"
 ACCUSATION = "Evidence from a test for marked documents"
@@ -77,7 +77,7 @@ def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
 
 def annex(report: Row, owned: ReportOwner = NOT_OWNED) -> list[Block]:
     """Return what stands in the annex of a valid report's document, in order."""
-    report = JudgedOnce(report)
+    report = JudgedReport(report)
     body = _of_accusation if summary.is_attribution(report) else _of_assessment
     return [Heading(1, _title(report)), *_verdict(report, owned), *body(report, owned)]
 

@@ -24,7 +24,7 @@ from fedaudit.report.comparison import row_key
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible, map_texts
 from fedaudit.report.tables.assessment import judged_name
-from fedaudit.report.verdict.recheck import JudgedOnce
+from fedaudit.report.verdict.recheck import JudgedReport
 
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:fedaudit:cyclonedx")
@@ -34,7 +34,7 @@ FINDINGS = "evidence:findings"
 
 def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
     """Return a valid report's document as one bill of materials with declarations."""
-    report = JudgedOnce(report)
+    report = JudgedReport(report)
     run, target = report["run"], report["target"]
     serial = uuid.uuid5(NAMESPACE, make_visible(f"{run['id']} {target['sha256']}"))
     assessments = claims(report)

@@ -30,7 +30,7 @@ from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import term_ids, used_terms
 from fedaudit.report.text.searched_kinds import searched_kinds
-from fedaudit.report.verdict.recheck import JudgedOnce, recheck
+from fedaudit.report.verdict.recheck import JudgedReport, recheck
 from fedaudit.system.numbers import count_of
 
 MOST_FINDINGS = 100
@@ -54,7 +54,7 @@ def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
 
     It loads nothing and runs one script, its own, without which all of it can be read as well.
     """
-    content = _content(JudgedOnce(report), owned)
+    content = _content(JudgedReport(report), owned)
     page = render_page("report", content)
     text = html.unescape(re.sub(r"(?s)<(style|script)>.*?</\1>|<[^>]*>", " ", page))
     terms = used_terms(text, kinds_of(report))

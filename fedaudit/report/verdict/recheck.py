@@ -95,7 +95,7 @@ def stated_policy(report: Row) -> Policy:
     return DEFAULT if table is None else policy_of(table, "verdict.policy")
 
 
-class JudgedOnce(dict[str, Any]):
+class JudgedReport(dict[str, Any]):
     """A report whose judgements are made at most once, for pages that need them many times."""
 
     @cached_property
@@ -106,7 +106,7 @@ class JudgedOnce(dict[str, Any]):
 
 def judgements(report: Row) -> list[Row]:
     """Return all judgements that a report holds, or made anew if it holds none."""
-    if isinstance(report, JudgedOnce):
+    if isinstance(report, JudgedReport):
         return report.judgements
     stated = report["verdict"].get("judgements")
     if stated is not None:
