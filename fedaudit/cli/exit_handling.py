@@ -34,16 +34,21 @@ GOES_ON = {
 TRACEBACK = "FEDAUDIT_TRACEBACK"
 """The variable that asks for the messages of errors that are bugs."""
 
-_stop_requested = threading.Event()
+RESEND = 0.01
+"""Seconds until a signal is sent again that came where none is heard."""
+
+_received: list[int] = []
+"""The signals that asked the command to stop."""
 
 
 @contextmanager
 def note_interrupts() -> Iterator[None]:
     """Record Ctrl-C and SIGTERM, which schedulers send, within the block.
 
-    A KeyboardInterrupt may also come from a plugin.
+    A KeyboardInterrupt may also come from a plugin. One that is raised in a finalizer or in the
+    callback of a weak reference goes no further; the signal is then sent again.
     """
-    _stop_requested.clear()
+    _received.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -51,9 +56,23 @@ def note_interrupts() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:  # as a shell starts what runs in the background
             signal.signal(number, _interrupt)
+    usual, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def send_again(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt) or not _received:
+            usual(lost)
+            return
+        timers.append(threading.Timer(RESEND, os.kill, (os.getpid(), _received[-1])))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = usual
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -97,7 +116,7 @@ def _describe_exit(name: str) -> str:
 
 def interrupt_received() -> bool:
     """Return whether Ctrl-C or SIGTERM came: native code may end in an error of its own for it."""
-    return _stop_requested.is_set()
+    return bool(_received)
 
 
 def interrupt_hint(arguments: Sequence[str]) -> str:
@@ -136,8 +155,8 @@ def invoke_command(command: Any, words: Sequence[str]) -> int:
         return exception.exit_code
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    _stop_requested.set()
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    _received.append(number)
     raise KeyboardInterrupt
 
 
@@ -147,11 +166,7 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
 
     # Where signals are ignored, as in the background of a shell, none raises it.
     handler_active = signal.getsignal(signal.SIGINT) in (_interrupt, signal.SIG_IGN)
-    return (
-        handler_active
-        and not _stop_requested.is_set()
-        and registry.plugin_behind(error) is not None
-    )
+    return handler_active and not _received and registry.plugin_behind(error) is not None
 
 
 def _describe_crash(error: BaseException) -> str:

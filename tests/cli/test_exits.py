@@ -14,6 +14,7 @@ import fork
 import pytest
 
 from fedaudit import cli
+from fedaudit.cli import exit_handling
 from fedaudit.cli.streams import Streams
 
 AUDIT = (
@@ -356,6 +357,27 @@ def test_ctrl_c_says_what_is_true_of_the_command(words, hint, monkeypatch, capsy
     said = capsys.readouterr().err
     assert said.endswith(f"{hint}\n" if hint.endswith(".") else f"{hint}.\n")
     assert said.count("\n") == 1
+
+
+class Finalized:
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number, capsys):
+    """Python prints what is raised there, and goes on."""
+
+    def command():
+        Finalized(number)
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), exit_handling.note_interrupts():
+        command()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("came", "code"), [(True, 6), (False, 70)])
