@@ -13,13 +13,19 @@ INTERRUPTED = 6
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C is an interruption while that is imported, too."""
+    """Run the command line; Ctrl-C is an interruption before and after that handles it, too."""
     import signal
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C
     try:
         from fedaudit.cli import main as run
+
+        run()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # Python waits for workers; a second Ctrl-C does not
+            signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        raise
     except KeyboardInterrupt:
         print(
             "fedaudit: Interrupted. Give the same command to begin again.",
@@ -29,12 +35,6 @@ def main() -> None:
         # Python ends by SIGINT, whatever sys.exit says, where it came within exec of a text, as
         # when an imported module makes a dataclass.
         os._exit(INTERRUPTED)
-    try:
-        run()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # Python waits for workers; a second Ctrl-C does not
-            signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-        raise
     finally:
         exec("")  # Python forgets that an earlier text was interrupted, and ends with run's code
 

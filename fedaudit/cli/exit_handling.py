@@ -39,6 +39,8 @@ RESEND = 0.01
 
 _received: list[int] = []
 """The signals that asked the command to stop."""
+_timers: list[threading.Timer] = []
+"""Those that send a signal again."""
 
 
 @contextmanager
@@ -56,23 +58,21 @@ def note_interrupts() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:  # as a shell starts what runs in the background
             signal.signal(number, _interrupt)
-    usual, timers = sys.unraisablehook, list[threading.Timer]()
+    usual = sys.unraisablehook
 
-    def send_again(lost: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(lost.exc_value, KeyboardInterrupt) or not _received:
+    def hook(lost: "sys.UnraisableHookArgs") -> None:
+        if isinstance(lost.exc_value, KeyboardInterrupt) and _received:
+            _send_again(_received[-1])
+        else:
             usual(lost)
-            return
-        timers.append(threading.Timer(RESEND, os.kill, (os.getpid(), _received[-1])))
-        timers[-1].daemon = True
-        timers[-1].start()
 
-    sys.unraisablehook = send_again
+    sys.unraisablehook = hook
     try:
         yield
     finally:
         sys.unraisablehook = usual
-        for timer in timers:
-            timer.cancel()
+        while _timers:
+            _timers.pop().cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -155,9 +155,21 @@ def invoke_command(command: Any, words: Sequence[str]) -> int:
         return exception.exit_code
 
 
-def _interrupt(number: int, _frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     _received.append(number)
+    while frame is not None:
+        if frame.f_code is _send_again.__code__:  # called where no exception is heard, either
+            return _send_again(number)
+        frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _send_again(number: int) -> None:
+    """Send this process a signal, once what runs now is over."""
+    timer = threading.Timer(RESEND, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    _timers.append(timer)
+    timer.start()
 
 
 def _by_a_plugin(error: KeyboardInterrupt) -> bool:

@@ -295,6 +295,19 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path):
     assert (done.returncode, done.stderr) == (6, says)
 
 
+def test_ctrl_c_at_the_edge_of_the_command_line_is_one_line():
+    """It may come between the calls that handle it."""
+    program = (
+        "import fedaudit.__main__ as entry, fedaudit.cli as cli, signal\n"
+        "cli.main = lambda: signal.raise_signal(signal.SIGTERM)\n"
+        "entry.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    says = "fedaudit: Interrupted. Give the same command to begin again.\n"
+    assert (done.returncode, done.stderr) == (6, says)
+
+
 def test_ctrl_c_while_a_command_imports_keeps_the_exit_code(here):
     """Imported modules run texts, as for dataclasses; Python itself would end by SIGINT then."""
     (here / "fake").mkdir()

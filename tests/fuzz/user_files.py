@@ -23,6 +23,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import auditor_files
@@ -33,6 +34,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from example_report import example
 
+import fedaudit.__main__
 from fedaudit import cli
 from fedaudit.config import profile
 from fedaudit.federation import manifest
@@ -495,7 +497,10 @@ def signals(command: str, _folder: Path, rng: random.Random) -> Case:
     number = rng.choice((signal.SIGINT, signal.SIGTERM))
     delay = rng.uniform(0.005, rng.choice((0.05, 0.3, 1)))
 
-    def stop(*_: object) -> None:
+    def stop(_: int, frame: FrameType | None) -> None:
+        if not began(frame):
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            return
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(SECONDS)
         os.kill(os.getpid(), number)
@@ -507,6 +512,13 @@ def signals(command: str, _folder: Path, rng: random.Random) -> Case:
 
     words = words_of(command, "made-o", "made-d")
     return Case(words, frozenset(WRITTEN.get(command, ())), before=start)
+
+
+def began(frame: FrameType | None) -> bool:
+    """Tell whether a frame is within the command line, where an interruption is handled."""
+    while frame is not None and frame.f_code is not cli.main.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 KINDS = {
@@ -606,7 +618,7 @@ def in_fork(folder: Path, case: Case) -> tuple[int, str, str]:
             sys.argv = ["fedaudit", *case.words]
             signal.alarm(SECONDS)
             case.before()
-            cli.main()
+            fedaudit.__main__.main()
             leave(0)
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else 1
