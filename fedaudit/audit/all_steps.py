@@ -177,7 +177,8 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
     def caveats(self) -> list[str]:
         """Return the caveats of the steps, each once, and the steps that failed."""
         caveats = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
-        return [*caveats, *(f"{name}: not run: {why}" for name, why in self._failed.items())]
+        failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
+        return [*caveats, *self.audited.update_caveats, *failed]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""
@@ -187,7 +188,13 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         return {
             "policy": request.policy,
             "context": request.context.table(),
-            "coverage": coverage(measurements, left_out, request.context, updates=updates),
+            "coverage": coverage(
+                measurements,
+                left_out,
+                request.context,
+                updates=updates,
+                of_update=bool(self.audited.sender),
+            ),
         }
 
 

@@ -33,8 +33,8 @@ class Material:
     marks: Path | None = None
     names: Mapping[Path, str] = field(default_factory=dict)
     """The client that each file belongs to, where a federation says so."""
-    narrowed: bool = False
-    """Whether the user named the attacker's or the victim's records, so that no others are used."""
+    narrowed: str = ""
+    """Why no other records than the attacker's and the victim's are used; empty if all are."""
 
     def client_name(self, path: Path | None) -> str:
         """Return the client whose documents a file holds."""
@@ -57,7 +57,8 @@ def discover(
     """Return the material for an audit; files that are named must exist, and marks be readable.
 
     In a federation whose documents are available, the first client attacks and the next one is the
-    victim, unless files are named. Raises UsageError where there is nothing to attack with.
+    victim, unless files are named; of a client's own update that client is the victim. Raises
+    UsageError where there is nothing to attack with.
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
@@ -67,10 +68,14 @@ def discover(
     audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
     files = _client_files(audited)
     clients = read_clients(list(files.items()), reader) if files else ()
-    attacker_file = prefixes or next(iter(files.values()), None)
-    victim_file = victim or next(
-        (path for path in files.values() if attacker_file and not _same(path, attacker_file)), None
-    )
+    victim = victim or files.get(audited.sender)
+    if audited.sender and not victim:
+        raise UsageError(
+            f"The records of {audited.sender}, whose update it is, are not in the folder: name "
+            "them with --victim."
+        )
+    attacker_file = prefixes or _other(files, victim if audited.sender else None)
+    victim_file = victim or (_other(files, attacker_file) if attacker_file else None)
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
         missing = (
@@ -90,7 +95,7 @@ def discover(
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
         names={path: name for name, path in files.items()},
-        narrowed=bool(prefixes or victim),
+        narrowed=_why_narrowed(audited.sender, named=bool(prefixes or victim)),
     )
 
 
@@ -107,5 +112,13 @@ def _file(root: Path | None, name: str) -> Path | None:
     return root / name if root is not None and (root / name).is_file() else None
 
 
-def _same(left: Path, right: Path) -> bool:
-    return left.resolve() == right.resolve()
+def _other(files: Mapping[str, Path], than: Path | None) -> Path | None:
+    """Return the first of the clients' files, or the first other one."""
+    others = (path for path in files.values() if than is None or not path.samefile(than))
+    return next(others, None)
+
+
+def _why_narrowed(sender: str, *, named: bool) -> str:
+    if sender:
+        return f"only the update of {sender} is audited"
+    return "--prefixes or --victim names whose records are asked about" if named else ""

@@ -49,7 +49,6 @@ NO_MARKS = "there is no file of watermarks: name one with --watermark"
 NO_ROUNDS = "it needs the rounds in a federation's folder, and this model is in none"
 
 DEFENDED = "the federation answers through its clients' deployed defence"
-NARROWED = "--prefixes or --victim names whose records are asked about"
 
 STEPS: Mapping[type[AuditRequest], str] = {
     ExtractionRequest: "extraction",
@@ -219,7 +218,7 @@ def _no_updates(material: Material) -> str:
     """Return why nothing that clients made of a round can be inverted; empty if it can."""
     federation, number = material.audited.federation, material.audited.round
     if material.narrowed:
-        return NARROWED
+        return material.narrowed
     if material.audited.deployment or federation is None or number is None:
         return "it needs a round of a federation's global adapter"
     [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
@@ -266,8 +265,8 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
         yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
     elif material.narrowed:
-        yield "pairs", NARROWED
-        yield "memorization", NARROWED
+        yield "pairs", material.narrowed
+        yield "memorization", material.narrowed
     elif quick:
         yield "pairs", "left out by --quick"
         yield "memorization", "left out by --quick"

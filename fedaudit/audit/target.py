@@ -81,6 +81,38 @@ class AuditTarget:
         return str(self.adapter) if self.adapter else None
 
     @property
+    def sender(self) -> str:
+        """The client that sent the audited adapter as its update; empty for any other adapter."""
+        if self.federation is None or self.adapter is None or self.round is not None:
+            return ""
+        root, folder = self.federation.path, self.adapter.resolve()
+        sent = (one for round_ in self.federation.manifest.rounds for one in round_.clients.items())
+        return next((name for name, path in sent if (root / path).resolve() == folder), "")
+
+    @property
+    def sender_caveats(self) -> list[str]:
+        """Return what a client's own update says of a leak, and of whom it says nothing."""
+        if not self.sender:
+            return []
+        return [
+            f"The audited adapter is the update of {self.sender}, which the server receives and "
+            "other members do not; of the global adapter this report says nothing."
+        ]
+
+    @property
+    def update_caveats(self) -> list[str]:
+        """Return that clients' own updates, which the folder has, were not asked; or nothing."""
+        if self.federation is None or self.round is None:
+            return []
+        rounds = self.federation.manifest.rounds
+        [updates] = [one.clients for one in rounds if one.round == self.round]
+        return [
+            "The server also receives each client's own update, which may give away more than the "
+            f"global adapter; --adapter FOLDER/{path} audits that of {name}."
+            for name, path in sorted(updates.items())[:1]
+        ]
+
+    @property
     def discovery_note(self) -> str:
         """Return a message with the chosen target; empty if the user named one."""
         if not self.discovered:

@@ -65,6 +65,22 @@ def test_what_was_run_says_by_what_with_what():
     assert membership["access"] == ["logprobs"]
 
 
+def test_whoever_asks_a_client_s_update_needs_it():
+    [found] = [
+        one
+        for one in coverage(
+            [came_out(1, 9, source="tuned")],
+            {},
+            ReleaseContext(release="weights"),
+            updates=True,
+            of_update=True,
+        )
+        if one["class"] == "exfiltration"
+    ]
+    assert found["access"] == ["text", "updates"]
+    assert "uses updates" in found["reason"]
+
+
 def test_controls_are_no_attack():
     assert by_class([came_out(1, 9, source="control")])["exfiltration"]["status"] == "not_run"
 

@@ -76,6 +76,47 @@ def test_a_federation_offers_its_clients_as_attacker_and_victim(here):
     assert again.canaries == folder / "canaries.json"
 
 
+@pytest.mark.parametrize(("sender", "attacker"), [("c0", "c1"), ("c1", "c0")])
+def test_of_a_client_s_own_update_that_client_is_the_victim(here, sender, attacker):
+    folder = federation(here)
+    update = str(folder / f"rounds/001/clients/{sender}")
+    found = discover(str(folder), update, reader=InputReader())
+    assert found.audited.sender == sender
+    assert [found.client_name(one) for one in (found.victim, found.prefixes)] == [sender, attacker]
+    plan = make_plan(found, {**COMMON, "target": str(folder), "adapter": update},
+                     reader=InputReader())  # fmt: skip
+    assert list(plan.steps) == ["extraction", "inference"]
+    reason = f"only the update of {sender} is audited"
+    assert {plan.left_out[name] for name in ("pairs", "memorization", "reconstruction")} == {reason}
+
+
+def test_an_update_of_a_client_whose_records_are_not_there(here):
+    folder = handmade.write(here / "run", clients=2, rounds=1).path
+    update = str(folder / "rounds/001/clients/c1")
+    with pytest.raises(UsageError, match="The records of c1, whose update it is"):
+        discover(str(folder), update, prefixes=Path("own.jsonl"), reader=InputReader())
+    found = discover(
+        str(folder),
+        update,
+        prefixes=Path("own.jsonl"),
+        victim=Path("victim.jsonl"),
+        reader=InputReader(),
+    )
+    assert found.victim == Path("victim.jsonl")
+
+
+def test_an_adapter_that_no_client_sent_has_no_sender(here):
+    folder = federation(here)
+    update = folder / "rounds/001/clients/c1"
+    adapters = (None, str(folder / "rounds/001/global"), "lora")
+    assert not any(
+        discover(str(folder), one, reader=InputReader()).audited.sender for one in adapters
+    )
+    pair = {"prefixes": Path("own.jsonl"), "victim": Path("victim.jsonl")}
+    alone = discover("fedaudit-nano", str(update), **pair, reader=InputReader())
+    assert alone.audited.sender == ""
+
+
 def test_without_documents_there_is_nothing_to_attack_with(here):
     with pytest.raises(UsageError, match="--prefixes"):
         discover("fedaudit-nano", "lora", reader=InputReader())

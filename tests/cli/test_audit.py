@@ -54,6 +54,24 @@ def test_an_audit_ends_in_one_report_a_page_and_a_verdict(here, run):
     assert not any(name in done.out + json.dumps(found) for name in names)
 
 
+def test_a_client_s_own_update_is_audited_as_the_server_sees_it(here, run):
+    made = handmade.write(here / "run", clients=2, rounds=1)
+    fake_audit.keep_documents(made.path)
+    run("audit", "run", *SMALL, "--quick", "--out", "out", "--quiet")
+    [limit] = [one for one in report()["limits"] if "each client's own update" in one]
+    assert limit.endswith("--adapter FOLDER/rounds/001/clients/c0 audits that of c0.")
+    done = run("audit", "run", "--adapter", "run/rounds/001/clients/c0", *SMALL, "--quick",
+               "--position", "server", "--out", "server", "--quiet")  # fmt: skip
+    found = report("server")
+    assert done.code in (0, 1, 7)
+    assert found["target"]["sender"] == "c0"
+    assert any("is the update of c0, which the server receives" in one for one in found["limits"])
+    assert not any("each client's own update" in one for one in found["limits"])
+    assert {"updates" in one["access"] for one in found["coverage"] if one["by"]} == {True}
+    assert run("report", "server", "--format", "annex", "--out", "annex.html").code == 0
+    assert "Any member of the federation" not in Path("annex.html").read_text()
+
+
 def test_what_another_framework_left_is_audited_as_it_is(here, run):
     made = handmade.write(here / "made", clients=2, rounds=1)
     shutil.copytree(made.path / "rounds/001/global", "results/peft_3")

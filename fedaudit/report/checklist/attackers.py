@@ -68,8 +68,10 @@ NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
 PREFERRED_SETS = (EXCLUSIVE, DISJOINT, ALL)
 
 
-def position_of(row: Row) -> str:
-    """Return the furthest position from which the attack of a row can be made."""
+def position_of(report: Row, row: Row) -> str:
+    """Return the furthest position from which the attack of a report's row can be made."""
+    if report["target"].get("sender"):  # a client's own update, which the server receives
+        return SERVER
     if row["scope"].get("key") in ("right", "other"):
         return KEY_HOLDER
     if row["scope"].get("requests") == "own":  # of records that only a client has
@@ -119,6 +121,6 @@ def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
 
 def unmeasured(report: Row) -> list[str]:
     """Return the attacker's positions for which a report has no measurement."""
-    measured = {position_of(row) for row in headline_totals(report)}
+    measured = {position_of(report, row) for row in headline_totals(report)}
     measured |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
     return [name for name in POSITIONS if name not in measured]

@@ -199,7 +199,8 @@ def _who(report: Row) -> Iterator[str]:
         if not attack_class(row):
             continue
         plugin = str(row["plugin"])
-        subject = WHO.get(position_of(row), "An attacker whose place the attack does not state")
+        position = position_of(report, row)
+        subject = WHO.get(position, "An attacker whose place the attack does not state")
         having = WITH.get(KNOWLEDGE.get(plugin, ""), "")
         queries = leaks.queries(report, row)
         cost = "" if queries is None else f", {number(queries)} questions"

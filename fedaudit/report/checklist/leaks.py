@@ -51,7 +51,7 @@ WORST_COUNTS = (
 def attackers(report: Row) -> Table:
     """Return a line for each attack by the position that it can be made from."""
     rows = headline_totals(report)
-    lines = [(position_of(row), row) for row in rows]
+    lines = [(position_of(report, row), row) for row in rows]
     order = [*NEEDS, UNKNOWN]
     cells = [
         (

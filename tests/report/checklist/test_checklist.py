@@ -94,6 +94,18 @@ def test_an_attack_stands_at_the_furthest_position_that_can_make_it():
     assert attackers.unmeasured(plain([*rows, told])) == []
 
 
+def test_what_a_client_s_own_update_gives_away_is_the_server_s_to_ask():
+    rows = [
+        coverage(1, 9, plugin="contextual", source="tuned-not-base", set="all"),
+        coverage(1, 9, plugin="verbatim", source="tuned-not-base", records="victim"),
+    ]
+    report = plain(rows)
+    report["target"]["sender"] = "c1"
+    found = {(line[0], line[1]) for line in leaks.attackers(report).rows}
+    assert {("server", "contextual"), ("server", "verbatim"), ("client", "-")} <= found
+    assert attackers.unmeasured(report) == ["public", "client", "key holder"]
+
+
 def test_the_telling_row_is_the_judged_one():
     rows = [
         coverage(30, 60, source="tuned", set="all"),

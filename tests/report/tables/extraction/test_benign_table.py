@@ -97,8 +97,9 @@ def test_many_answers_speak_against_the_claim_even_where_few_strings_pass():
 
 
 def test_requests_of_a_clients_own_records_are_a_clients_to_ask():
-    rows = [report(ordinary(requests=o))["measurements"][-1] for o in ("own", "general")]
-    assert [position_of(row) for row in rows] == ["client", "public"]
+    reports = [report(ordinary(requests=name)) for name in ("own", "general")]
+    found = [position_of(one, one["measurements"][-1]) for one in reports]
+    assert found == ["client", "public"]
 
 
 @pytest.mark.parametrize("scope", [{"requests": 7}, {"requests": None}, {}])
