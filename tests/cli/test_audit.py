@@ -1,6 +1,7 @@
 """fedaudit audit: everything that applies, one verdict, one report."""
 
 import json
+import re
 import shutil
 import signal
 from dataclasses import replace
@@ -65,6 +66,7 @@ def test_a_client_s_own_update_is_audited_as_the_server_sees_it(here, run):
     found = report("server")
     assert done.code in (0, 1, 7)
     assert found["target"]["sender"] == "c0"
+    assert re.search(r"update of +c0 *\n", done.out)
     assert any("is the update of c0, which the server receives" in one for one in found["limits"])
     assert not any("each client's own update" in one for one in found["limits"])
     assert {"updates" in one["access"] for one in found["coverage"] if one["by"]} == {True}
