@@ -178,7 +178,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         """Return the caveats of the steps, each once, and the steps that failed."""
         caveats = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
         failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
-        return [*caveats, *self.audited.update_caveats, *failed]
+        return [*caveats, *self.audited.unaudited_update_caveats, *failed]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""
@@ -193,7 +193,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
                 left_out,
                 request.context,
                 updates=updates,
-                of_update=bool(self.audited.sender),
+                audits_update=bool(self.audited.update_of),
             ),
         }
 

@@ -42,13 +42,13 @@ def coverage(
     context: ReleaseContext,
     *,
     updates: bool,
-    of_update: bool = False,
+    audits_update: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a row for each class: run, not run or not applicable, by what, and why.
 
     `left_out` gives the reason why a step or an attack was not run; `updates` tells whether a
-    federation's rounds, of which updates could be inverted, are available, and `of_update` whether
-    the audited model is itself a client's update.
+    federation's rounds, of which updates could be inverted, are available, and `audits_update`
+    whether the audited model is itself a client's update.
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
     rows = list(measurements)
@@ -58,7 +58,7 @@ def coverage(
         if (name := class_of(row)) and row.scope.get("source") != "control":
             of_class[name].append(row)
     return [
-        _row(name, rows, left_out, context, updates=updates, of_update=of_update)
+        _row(name, rows, left_out, context, updates=updates, audits_update=audits_update)
         for name, rows in of_class.items()
     ]
 
@@ -70,7 +70,7 @@ def _row(
     context: ReleaseContext,
     *,
     updates: bool,
-    of_update: bool,
+    audits_update: bool,
 ) -> dict[str, Any]:
     measured_rows = [row for row in rows if row.value is not None]
     plugins = sorted({row.plugin for row in measured_rows})
@@ -78,7 +78,7 @@ def _row(
     access |= {ACCESS[plugin] for plugin in plugins if plugin in ACCESS}
     if plugins and all(plugin in ACCESS for plugin in plugins):
         access.discard("text")
-    if plugins and of_update:
+    if plugins and audits_update:
         access.add("updates")
     beyond = context.beyond(access)
     caveat = (

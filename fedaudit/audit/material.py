@@ -57,7 +57,7 @@ def discover(
     """Return the material for an audit; files that are named must exist, and marks be readable.
 
     In a federation whose documents are available, the first client attacks and the next one is the
-    victim, unless files are named; of a client's own update that client is the victim. Raises
+    victim, unless files are named. Of a client's own update that client is the victim. Raises
     UsageError where there is nothing to attack with.
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
@@ -68,13 +68,14 @@ def discover(
     audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
     files = _client_files(audited)
     clients = read_clients(list(files.items()), reader) if files else ()
-    victim = victim or files.get(audited.sender)
-    if audited.sender and not victim:
+    named = bool(prefixes or victim)
+    victim = victim or files.get(audited.update_of)
+    if audited.update_of and not victim:
         raise UsageError(
-            f"The records of {audited.sender}, whose update it is, are not in the folder: name "
+            f"The records of {audited.update_of}, whose update it is, are not in the folder: name "
             "them with --victim."
         )
-    attacker_file = prefixes or _other(files, victim if audited.sender else None)
+    attacker_file = prefixes or _other(files, victim)
     victim_file = victim or (_other(files, attacker_file) if attacker_file else None)
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
@@ -95,7 +96,7 @@ def discover(
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
         names={path: name for name, path in files.items()},
-        narrowed=_why_narrowed(audited.sender, named=bool(prefixes or victim)),
+        narrowed=_why_narrowed(audited.update_of, named=named),
     )
 
 
@@ -113,12 +114,12 @@ def _file(root: Path | None, name: str) -> Path | None:
 
 
 def _other(files: Mapping[str, Path], than: Path | None) -> Path | None:
-    """Return the first of the clients' files, or the first other one."""
+    """Return the first of the clients' files that is not this one."""
     others = (path for path in files.values() if than is None or not path.samefile(than))
     return next(others, None)
 
 
-def _why_narrowed(sender: str, *, named: bool) -> str:
-    if sender:
-        return f"only the update of {sender} is audited"
+def _why_narrowed(update_of: str, *, named: bool) -> str:
+    if update_of:
+        return f"only the update of {update_of} is audited"
     return "--prefixes or --victim names whose records are asked about" if named else ""

@@ -158,7 +158,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
             effect=measured.effect,
             beginning=measured.beginning,
             endpoint=answers.endpoint,
-            sender=audited.sender,
+            update_of=audited.update_of,
             usage={**measured.usage, **answers.usage},
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],
@@ -168,7 +168,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
             limits=[
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
-                *audited.sender_caveats,
+                *audited.update_caveats,
                 *audited.adapter_caveats,
                 *origin,
                 *self.caveats(),

@@ -42,6 +42,8 @@ class AuditTarget:
     adapter: Path | None = None
     federation: Federation | None = None
     round: int | None = None
+    update_of: str = ""
+    """The client that sent the audited adapter as its own update; empty for any other adapter."""
     deployment: str = ""
     """The client whose deployed model answers all questions; `adapter` is its folder."""
     served: ServedModel | None = None
@@ -81,27 +83,18 @@ class AuditTarget:
         return str(self.adapter) if self.adapter else None
 
     @property
-    def sender(self) -> str:
-        """The client that sent the audited adapter as its update; empty for any other adapter."""
-        if self.federation is None or self.adapter is None or self.round is not None:
-            return ""
-        root, folder = self.federation.path, self.adapter.resolve()
-        sent = (one for round_ in self.federation.manifest.rounds for one in round_.clients.items())
-        return next((name for name, path in sent if (root / path).resolve() == folder), "")
-
-    @property
-    def sender_caveats(self) -> list[str]:
-        """Return what a client's own update says of a leak, and of whom it says nothing."""
-        if not self.sender:
-            return []
-        return [
-            f"The audited adapter is the update of {self.sender}, which the server receives and "
-            "other members do not; of the global adapter this report says nothing."
-        ]
-
-    @property
     def update_caveats(self) -> list[str]:
-        """Return that clients' own updates, which the folder has, were not asked; or nothing."""
+        """Return what a client's own update shows, and what it does not; nothing for others."""
+        if self.update_of:
+            return [
+                f"The audited adapter is the update of {self.update_of}, which the server receives "
+                "and other members do not; of the global adapter this report says nothing."
+            ]
+        return []
+
+    @property
+    def unaudited_update_caveats(self) -> list[str]:
+        """Return that clients' own updates, which the folder has, were not audited; or nothing."""
         if self.federation is None or self.round is None:
             return []
         rounds = self.federation.manifest.rounds
@@ -296,8 +289,11 @@ def _federation(
     if adapter is not None:
         if number is not None:
             raise UsageError("--round and --adapter exclude each other.")
-        chosen, folder = None, _adapter(adapter, reader)
+        chosen, folder = None, Path(adapter)
+        adapters.check(folder, reader.read)
+        client = federation.client_of_update(folder)
     else:
+        client = ""
         chosen, folder = federation.adapter(number)
     return AuditTarget(
         base=base.name,
@@ -305,6 +301,7 @@ def _federation(
         adapter=folder,
         federation=federation,
         round=chosen,
+        update_of=client,
     )
 
 

@@ -60,13 +60,13 @@ def note_interrupts() -> Iterator[None]:
             signal.signal(number, _interrupt)
     usual = sys.unraisablehook
 
-    def hook(lost: "sys.UnraisableHookArgs") -> None:
+    def unraisable_hook(lost: "sys.UnraisableHookArgs") -> None:
         if isinstance(lost.exc_value, KeyboardInterrupt) and _received:
             _send_again(_received[-1])
         else:
             usual(lost)
 
-    sys.unraisablehook = hook
+    sys.unraisablehook = unraisable_hook
     try:
         yield
     finally:

@@ -51,6 +51,13 @@ class Federation:
             raise UsageError(f"{self.path} has {listing}, no round {chosen}.")
         return chosen, self.path / rounds[chosen]
 
+    def client_of_update(self, folder: Path) -> str:
+        """Return the client that sent the adapter in `folder` as its update; empty for none."""
+        updates = (one for finished in self.manifest.rounds for one in finished.clients.items())
+        resolved = folder.resolve()
+        names = (name for name, path in updates if (self.path / path).resolve() == resolved)
+        return next(names, "")
+
 
 def name_rounds(numbers: Sequence[int]) -> str:
     """Return round numbers in words, in order: "rounds 0 to 3", "rounds 5, 10 and 12 to 15"."""

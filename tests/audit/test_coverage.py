@@ -65,7 +65,7 @@ def test_what_was_run_says_by_what_with_what():
     assert membership["access"] == ["logprobs"]
 
 
-def test_whoever_asks_a_client_s_update_needs_it():
+def test_attacks_on_a_client_s_update_need_it():
     [found] = [
         one
         for one in coverage(
@@ -73,7 +73,7 @@ def test_whoever_asks_a_client_s_update_needs_it():
             {},
             ReleaseContext(release="weights"),
             updates=True,
-            of_update=True,
+            audits_update=True,
         )
         if one["class"] == "exfiltration"
     ]

@@ -76,18 +76,24 @@ def test_a_federation_offers_its_clients_as_attacker_and_victim(here):
     assert again.canaries == folder / "canaries.json"
 
 
-@pytest.mark.parametrize(("sender", "attacker"), [("c0", "c1"), ("c1", "c0")])
-def test_of_a_client_s_own_update_that_client_is_the_victim(here, sender, attacker):
+@pytest.mark.parametrize(("client", "attacker"), [("c0", "c1"), ("c1", "c0")])
+def test_of_a_client_s_own_update_that_client_is_the_victim(here, client, attacker):
     folder = federation(here)
-    update = str(folder / f"rounds/001/clients/{sender}")
+    update = str(folder / f"rounds/001/clients/{client}")
     found = discover(str(folder), update, reader=InputReader())
-    assert found.audited.sender == sender
-    assert [found.client_name(one) for one in (found.victim, found.prefixes)] == [sender, attacker]
+    assert found.audited.update_of == client
+    assert [found.client_name(one) for one in (found.victim, found.prefixes)] == [client, attacker]
     plan = make_plan(found, {**COMMON, "target": str(folder), "adapter": update},
                      reader=InputReader())  # fmt: skip
     assert list(plan.steps) == ["extraction", "inference"]
-    reason = f"only the update of {sender} is audited"
+    reason = f"only the update of {client} is audited"
     assert {plan.left_out[name] for name in ("pairs", "memorization", "reconstruction")} == {reason}
+
+
+def test_a_named_victim_is_attacked_by_another_client(here):
+    folder = federation(here)
+    found = discover(str(folder), victim=folder / "data/c0.jsonl", reader=InputReader())
+    assert [found.client_name(one) for one in (found.victim, found.prefixes)] == ["c0", "c1"]
 
 
 def test_an_update_of_a_client_whose_records_are_not_there(here):
@@ -105,16 +111,16 @@ def test_an_update_of_a_client_whose_records_are_not_there(here):
     assert found.victim == Path("victim.jsonl")
 
 
-def test_an_adapter_that_no_client_sent_has_no_sender(here):
+def test_an_adapter_that_no_client_sent_is_no_update(here):
     folder = federation(here)
     update = folder / "rounds/001/clients/c1"
     adapters = (None, str(folder / "rounds/001/global"), "lora")
     assert not any(
-        discover(str(folder), one, reader=InputReader()).audited.sender for one in adapters
+        discover(str(folder), one, reader=InputReader()).audited.update_of for one in adapters
     )
     pair = {"prefixes": Path("own.jsonl"), "victim": Path("victim.jsonl")}
     alone = discover("fedaudit-nano", str(update), **pair, reader=InputReader())
-    assert alone.audited.sender == ""
+    assert alone.audited.update_of == ""
 
 
 def test_without_documents_there_is_nothing_to_attack_with(here):

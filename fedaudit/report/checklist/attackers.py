@@ -70,7 +70,7 @@ PREFERRED_SETS = (EXCLUSIVE, DISJOINT, ALL)
 
 def position_of(report: Row, row: Row) -> str:
     """Return the furthest position from which the attack of a report's row can be made."""
-    if report["target"].get("sender"):  # a client's own update, which the server receives
+    if report["target"].get("update_of"):  # a client's own update, which the server receives
         return SERVER
     if row["scope"].get("key") in ("right", "other"):
         return KEY_HOLDER

@@ -143,7 +143,7 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
     lines = [
         ("base", target["base"] or "none"),
         ("adapter", target["adapter"] or ("" if attributed else "none")),
-        ("update of", str(target.get("sender", ""))),
+        ("update of", str(target.get("update_of", ""))),
         ("sha256", f"{sha256[:16]}…" if sha256 else "" if attributed else "unknown"),
         *(_attributed_facts(report) if attributed else ()),
         ("round", _round(report)),

@@ -100,7 +100,7 @@ def test_what_a_client_s_own_update_gives_away_is_the_server_s_to_ask():
         coverage(1, 9, plugin="verbatim", source="tuned-not-base", records="victim"),
     ]
     report = plain(rows)
-    report["target"]["sender"] = "c1"
+    report["target"]["update_of"] = "c1"
     found = {(line[0], line[1]) for line in leaks.attackers(report).rows}
     assert {("server", "contextual"), ("server", "verbatim"), ("client", "-")} <= found
     assert attackers.unmeasured(report) == ["public", "client", "key holder"]
