@@ -51,6 +51,9 @@ class Server:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
             def do_GET(self):
                 self.do_POST()
 

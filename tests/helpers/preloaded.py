@@ -14,6 +14,7 @@ import sklearn.cluster  # noqa: F401
 from faker import Faker
 
 import fedaudit
+from fedaudit import cli
 
 for package in (fedaudit, fedaudit_plugins):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -21,3 +22,4 @@ for package in (fedaudit, fedaudit_plugins):
             if not module.name.endswith("__main__"):
                 import_module(module.name)
 Faker("en_GB")  # which imports by the name of the language
+cli._command()
