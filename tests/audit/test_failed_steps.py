@@ -9,6 +9,7 @@ from fedaudit.audit import all_steps
 from fedaudit.audit.all_steps import AssessmentInputs, AssessmentPipeline
 from fedaudit.audit.plan import NO_MARKS
 from fedaudit.audit.request import AssessmentRequest, InferenceRequest
+from fedaudit.audit.target import AuditTarget
 from fedaudit.report.verdict.policy import judge
 
 
@@ -16,8 +17,8 @@ def audit_of(attribution=None, **settings):
     steps = {"inference": InferenceRequest(data=Path("c0.jsonl"))}
     request = AssessmentRequest(steps=steps, **settings)
     inputs = AssessmentInputs(
-        request=request, audited=None, form=None, adapter_sha256=None, digests={}, facts={},
-        steps={}, attribution=attribution,
+        request=request, audited=AuditTarget(base="plain"), form=None, adapter_sha256=None,
+        digests={}, facts={}, steps={}, attribution=attribution,
     )  # fmt: skip
     return AssessmentPipeline(inputs=inputs, fingerprint=None, redactor=None)
 
