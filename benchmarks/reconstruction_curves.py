@@ -1,26 +1,27 @@
 """Reconstruction from updates: what is left by steps, batch, sums of clients, and noise.
 
-    python benchmarks/reconstruction_curves.py [--seeds 10] [--first 100]
+    python benchmarks/reconstruction_curves.py [--seeds 10] [--first 100] [--base FOLDER]
 
-Each trial tunes an adapter of rank 32 on fedaudit-nano for 20 steps on other records, then lets
-clients take steps of plain SGD (learning rate 1) on records of the generator, each for itself, and
-inverts the mean of their updates. `noise` clips every record's gradient to 1 and adds noise with
+Each trial tunes an adapter of rank 32 for 20 steps on other records, then lets clients take steps
+(plain SGD at a learning rate of 1, or AdamW at 5e-3) on records of the generator, each for itself,
+and inverts the mean of their updates. Noise clips every record's gradient to 1 and adds noise with
 which a single step has epsilon 8 at delta 1e-5 (Balle and Wang 2018, theorem 8). For every
-setting it prints how many texts came out whole (but for the last token, which has no gradient), how
-many updates had full rank, in which nothing can be told, and how many others' texts came out.
+setting it prints how many texts came out whole (but for the last token, which has no gradient), of
+how many all tokens came out, which share of the distinct tokens that is, in how many updates
+nothing can be told, and of how many others' texts the texts or all tokens came out.
 """
 
 import argparse
 import math
 import random
+from collections import Counter
+from dataclasses import dataclass
 
 import torch
 from fedaudit_plugins.attacks.reconstruction.attack import (
     InvertedUpdate,
-    find_texts,
-    find_tokens,
     layer_spans,
-    vocabulary_size,
+    search_update,
 )
 from peft import LoraConfig
 from scipy.optimize import brentq
@@ -47,11 +48,24 @@ def noise_multiplier() -> float:
     return float(brentq(excess, 0.1, 5.0))
 
 
-def trial(seed: int, *, steps: int, batch: int, clients: int, noise: float) -> list[int]:
-    """Return texts that came out, texts, full updates, others' texts that came out, and others."""
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What clients did in the round."""
+
+    steps: int = 1
+    batch: int = 1
+    clients: int = 1
+    noisy: bool = False
+    optimizer: type[torch.optim.Optimizer] = torch.optim.SGD
+
+
+def trial(name: str, seed: int, setting: Setting) -> Counter[str]:
+    """Return counts of what came out of one update: see main."""
+    steps, batch, clients = setting.steps, setting.batch, setting.clients
+    noise = noise_multiplier() if setting.noisy else 0.0
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    base = load_base("fedaudit-nano", device="cpu")
+    base = load_base(name, device="cpu")
     engine = LocalEngine(base)
     texts = sorted({document.text for document in RECORDS})
     chosen = rng.sample(texts, 20 + batch * clients + 20)
@@ -86,9 +100,10 @@ def trial(seed: int, *, steps: int, batch: int, clients: int, noise: float) -> l
         with torch.no_grad():
             for weight, value in zip(weights, start, strict=True):
                 weight.copy_(value)
-        sgd = torch.optim.SGD(weights, lr=1.0)
+        rate = 1.0 if setting.optimizer is torch.optim.SGD else 5e-3
+        optimizer = setting.optimizer(weights, lr=rate)  # type: ignore[call-arg]
         for _ in range(steps):
-            step(sgd, theirs[client * batch : (client + 1) * batch], noise)
+            step(optimizer, theirs[client * batch : (client + 1) * batch], noise)
         for total, weight in zip(mean, weights, strict=True):
             total.add_(weight.detach(), alpha=1 / clients)
     with torch.no_grad():
@@ -97,20 +112,27 @@ def trial(seed: int, *, steps: int, batch: int, clients: int, noise: float) -> l
         change = {name: one.double() - before[name].double() for name, one in matrices(model)}
         for weight, value in zip(weights, start, strict=True):
             weight.copy_(value)
-    (first, span), (second, deeper) = layer_spans(before, change, 1 + 1 / clients)[:2]
-    if span.is_full or deeper.is_full:
-        return [0, len(theirs), 1, 0, len(others)]
-    tokens = find_tokens(base.model, first, span)
-    longest = max(map(len, theirs)) + 2
-    found = InvertedUpdate(
-        span,
-        tokens,
-        find_texts(base.model, second, deeper, tokens, longest),
-        vocabulary_size(base.model),
-    )
+    spans = layer_spans(before, change, 1 + 1 / clients)
+    found = search_update(base.model, spans, max(map(len, theirs)) + 2)
+    return counted(found, theirs, others)
+
+
+def counted(
+    found: InvertedUpdate | str, theirs: list[list[int]], others: list[list[int]]
+) -> Counter[str]:
+    """Return how many texts, and tokens of texts, came out of an update, and of others' texts."""
     strangers = [row for row in others if row not in theirs]
-    hits = sum(map(found.gives, theirs))
-    return [hits, len(theirs), 0, sum(map(found.gives, strangers)), len(strangers)]
+    read = {token for row in theirs for token in row[:-1]}
+    counts = Counter(records=len(theirs), others=len(strangers), tokens=len(read))
+    if isinstance(found, str):
+        counts["nothing"] = 1
+    else:
+        counts["texts"] = sum(map(found.gives, theirs))
+        counts["bags"] = sum(map(found.has_tokens, theirs))
+        counts["tokens out"] = len(read & set(found.tokens))
+        counts["others out"] = sum(map(found.gives, strangers))
+        counts["other bags"] = sum(map(found.has_tokens, strangers))
+    return counts
 
 
 def matrices(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
@@ -126,43 +148,44 @@ def matrices(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
 RECORDS = list(corpus(seed=7, cases=80, documents_per_case=4))
 
 SETTINGS = (
-    {"steps": 1, "batch": 1, "clients": 1},
-    {"steps": 4, "batch": 1, "clients": 1},
-    {"steps": 32, "batch": 1, "clients": 1},
-    {"steps": 1, "batch": 2, "clients": 1},
-    {"steps": 1, "batch": 4, "clients": 1},
-    {"steps": 1, "batch": 1, "clients": 2},
-    {"steps": 1, "batch": 1, "clients": 5},
-    {"steps": 1, "batch": 1, "clients": 1, "noise": 1},
+    Setting(),
+    Setting(steps=4),
+    Setting(steps=32),
+    Setting(batch=2),
+    Setting(batch=4),
+    Setting(batch=8),
+    Setting(clients=2),
+    Setting(clients=5),
+    Setting(noisy=True),
+    Setting(optimizer=torch.optim.AdamW),
 )
 
 
 def main() -> None:
-    """Print a line for each setting."""
+    """Print a line for each setting, in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=100)
-    arguments = parser.parse_args()
-    sigma = noise_multiplier()
-    print(f"noise multiplier {sigma:.3f}")
-    print("steps  batch  clients  noise  texts      full  others'")
+    parser.add_argument("--base", default="fedaudit-nano")
+    given = parser.parse_args()
+    print(f"noise multiplier {noise_multiplier():.3f}")
+    print(
+        "| optimizer | steps | batch | clients | noise | texts | all tokens, unordered "
+        "| share of tokens | nothing told | others' texts | others' tokens |"
+    )
     for setting in SETTINGS:
-        noise = sigma if setting.get("noise") else 0.0
-        sums = [0] * 5
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
-            counts = trial(
-                seed,
-                steps=setting["steps"],
-                batch=setting["batch"],
-                clients=setting["clients"],
-                noise=noise,
-            )
-            sums = [one + other for one, other in zip(sums, counts, strict=True)]
-        print(
-            f"{setting['steps']:5}  {setting['batch']:5}  {setting['clients']:7}  {noise:5.2f}  "
-            f"{sums[0]:3} of {sums[1]:2}  {sums[2]:4}  {sums[3]:3} of {sums[4]}",
-            flush=True,
-        )
+        total: Counter[str] = Counter()
+        for seed in range(given.first, given.first + given.seeds):
+            total += trial(given.base, seed, setting)
+        cells = (
+            setting.optimizer.__name__, setting.steps, setting.batch, setting.clients,
+            "epsilon 8" if setting.noisy else "none", f"{total['texts']} of {total['records']}",
+            f"{total['bags']} of {total['records']}",
+            f"{100 * total['tokens out'] / total['tokens']:.1f} %",
+            f"{total['nothing']} of {given.seeds}",
+            f"{total['others out']} of {total['others']}", total['other bags'],
+        )  # fmt: skip
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Reconstruction: whether records can be read out of what a client sends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedaudit.api.kind import Judgement, Kind, Row, Test
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import format_hits
 
-RATE = "reconstruction_rate"
+RATE, TOKENS = "reconstruction_rate", "token_rate"
 LIMIT = "no record can be read out of a client's update"
 
 
@@ -19,20 +19,23 @@ class Reconstruction(Kind):
     attack_class = "reconstruction"
     rules = ("reconstruction",)
     discloses = True
-    compared = frozenset({RATE})
+    compared = frozenset({RATE, TOKENS})
 
     def tests(
         self, rows: Sequence[Measurement], policy: Policy
     ) -> list[tuple[Measurement, Test | None]]:
-        """Return how many records of each client came out, each with the attack's p value.
+        """Return how many records of each client came out, word for word or as unordered tokens.
 
+        Texts have the attack's p value; tokens that of Fisher's exact test against others' records.
         An update of which nothing can be told has no number, and is not judged: `coverage` and the
         report's limits say so.
         """
         rates = [
             row
             for row in rows
-            if (row.metric, row.scope.get("source")) == (RATE, "tuned") and row.value is not None
+            if row.metric in (RATE, TOKENS)
+            and row.scope.get("source") == "tuned"
+            and row.value is not None
         ]
         return [(row, _test(row, rows)) for row in rates]
 
@@ -44,37 +47,59 @@ class Reconstruction(Kind):
         Nothing passes: that this search finds no record does not say that no search does.
         """
         client = row.scope.get("client", "a client")
-        found = f"{row.plugin}: {row.hits or 0:,} of {row.n or 0:,} records of {client}"
+        what = "records" if row.metric == RATE else "records' tokens"
+        found = f"{row.plugin}: {row.hits or 0:,} of {row.n or 0:,} {what} of {client}"
         if test is not None and row.hits and adjusted is not None and adjusted <= policy.level:
-            reason = f"{found} can be read out of its update, word for word (p = {adjusted:.2g})."
+            how = "word for word" if row.metric == RATE else "without their order"
+            reason = f"{found} can be read out of its update, {how} (p = {adjusted:.2g})."
             return Judgement("fail", reason, "reconstruction", row, LIMIT)
         reason = f"{found} were read out of its update: a better search may find more."
         return Judgement("inconclusive", reason, "reconstruction", row, LIMIT)
 
     def shows(self, row: Row) -> bool:
         """Tell whether the table shows a row."""
-        return row["metric"] in (RATE, "p_value")
+        return row["metric"] in (RATE, TOKENS, "p_value")
 
     def sentences(self, report: Row) -> list[str]:
         """Return a sentence for each client whose update could be inverted."""
         return [
-            f"The attack {row['plugin']} read {format_hits(row)} records of "
+            f"The attack {row['plugin']} read {WHAT[row['metric']].format(format_hits(row))} of "
             f"{row['scope'].get('client')} out of its update."
             for row in self.rows(report)
-            if (row["metric"], row["scope"].get("source")) == (RATE, "tuned")
+            if row["metric"] in WHAT
+            and row["scope"].get("source") == "tuned"
             and row["value"] is not None
         ]
 
 
+WHAT = {RATE: "{} records", TOKENS: "the tokens of {} records, without their order,"}
+
+
 def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
-    p = next(
+    name = f"{row.plugin} (client {row.scope.get('client', '')})"
+    if row.metric == TOKENS:
+        control = _partner(row, rows, TOKENS, {**row.scope, "source": "control"})
+        if control is None:
+            return None
+        from fedaudit.metrics.significance import Stratum, stratified_p_value
+
+        counts = (row.hits or 0, row.n or 0, control.hits or 0, control.n or 0)
+        p = stratified_p_value([Stratum(*counts)])
+        return Test(name, p, "records whose tokens all came out", "more than others' records")
+    found = _partner(row, rows, "p_value", row.scope)
+    if found is None or found.value is None:
+        return None
+    return Test(name, found.value, "records came out", "more than chance gives")
+
+
+def _partner(
+    row: Measurement, rows: Sequence[Measurement], metric: str, scope: Mapping[str, object]
+) -> Measurement | None:
+    return next(
         (
-            other.value
+            other
             for other in rows
-            if (other.plugin, other.metric) == (row.plugin, "p_value")
-            and dict(other.scope) == dict(row.scope)
+            if (other.plugin, other.metric, dict(other.scope)) == (row.plugin, metric, dict(scope))
         ),
         None,
     )
-    name = f"{row.plugin} (client {row.scope.get('client', '')})"
-    return None if p is None else Test(name, p, "records came out", "more than chance gives")

@@ -3,7 +3,10 @@
 DAGER (arXiv:2405.15586) on the A matrices of LoRA: the server has the global adapter of a round and
 what a client made of it; with secure aggregation, the sum of several clients' changes; a member has
 the next global adapter, a mean of them. Several steps, an adaptive optimizer or too many tokens
-give a change of full rank, in whose span everything lies: it is then said that nothing can be told.
+give a change of full rank, in whose span everything lies. The first layer's may still be a
+combination of so few tokens' inputs that no others can be behind it: embeddings do not change from
+step to step. Then the tokens are known, without their order (the word bag that UTR,
+arXiv:2601.17533, takes from frozen layers). Otherwise it is said that nothing can be told.
 
 The first layer's inputs are embeddings, which each token of the vocabulary is tried as. In a causal
 model the second layer's input at a place follows from the tokens up to there, so that texts grow by
@@ -33,7 +36,7 @@ from fedaudit.api import (
     unwrap_engine,
 )
 
-from .span import UpdateSpan, update_span
+from .span import UpdateSpan, explaining_inputs, update_span
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     Matrices = Mapping[str, torch.Tensor]
 
 ROOT, A = "base_model.model.", ".lora_A.weight"
-KIND, RATE = "reconstruction", "reconstruction_rate"
+KIND, RATE, TOKENS = "reconstruction", "reconstruction_rate", "token_rate"
 NO_START = (
     "the global model with which the round began is not at hand: only rounds after the first can "
     "be inverted"
@@ -108,22 +111,27 @@ class Reconstruction(Attack):
             texts = {document.text for document in update.documents}
             owned = {text: ids for text, ids in ids_of.items() if text in texts}
             others = {text: ids for text, ids in ids_of.items() if text not in texts}
-            recovered = [text for text, ids in owned.items() if found.gives(ids)]
+            recovered, metric = [text for text, ids in owned.items() if found.gives(ids)], RATE
             if found.given_up and not recovered:
                 hidden.setdefault(found.given_up, []).append(update)
-                continue
-            if found.given_up:
-                limits.append(f"{self.name}: {update.name}: {found.given_up}; more may come out.")
-            rows += self._rows(scope, found, owned, others, recovered)
+                recovered = [text for text, ids in owned.items() if found.has_tokens(ids)]
+                metric = TOKENS
+                rows += self._token_rows(scope, found, owned, others, len(recovered))
+            else:
+                if found.given_up:
+                    limits.append(
+                        f"{self.name}: {update.name}: {found.given_up}; more may come out."
+                    )
+                rows += self._rows(scope, found, owned, others, recovered)
             for text in recovered:
                 name = f"{self.name}-{update.name}-{len(findings) + 1:04d}"
                 evidence = {"text": text, "tokens": len(owned[text]), "rank": found.span.rank}
                 findings.append(
                     Finding(
                         id=name,
-                        severity="high",
+                        severity="high" if metric == RATE else "medium",
                         label="DOCUMENT",
-                        measurement=f"{self.name} {RATE}",
+                        measurement=f"{self.name} {metric}",
                         evidence=evidence,
                     )
                 )
@@ -175,6 +183,26 @@ class Reconstruction(Attack):
             scope=scope,
         )  # fmt: skip
 
+    def _token_rows(
+        self,
+        shared_scope: Mapping[str, object],
+        found: "InvertedUpdate",
+        owned: Mapping[str, Sequence[int]],
+        others: Mapping[str, Sequence[int]],
+        hits: int,
+    ) -> Iterator[Measurement]:
+        """Yield of how many records all tokens came out, of the members' and of others."""
+        yield Measurement.rate(
+            hits, len(owned), kind=KIND, plugin=self.name, metric=TOKENS,
+            scope={**shared_scope, "source": "tuned"},
+            reason="no record of two tokens is at hand of those who trained",
+        )  # fmt: skip
+        if others:
+            yield Measurement.rate(
+                sum(map(found.has_tokens, others.values())), len(others), kind=KIND,
+                plugin=self.name, metric=TOKENS, scope={**shared_scope, "source": "control"},
+            )  # fmt: skip
+
 
 def _names(updates: Sequence[RoundUpdate]) -> list[str]:
     """Return the names of updates; several sums are one name, since there may be hundreds."""
@@ -200,12 +228,16 @@ class InvertedUpdate:
     span: UpdateSpan
     """Of the first layer."""
     tokens: Sequence[int]
-    """The tokens whose inputs lie in it."""
+    """The tokens whose inputs lie in it, or, if it is full, that the change is made of."""
     texts: Sequence[tuple[int, ...]]
     """Texts whose inputs all lie in the second layer's."""
     vocabulary: int
     given_up: str = ""
-    """Why the search for texts ended before its time; empty if it did not."""
+    """Why no texts were looked for, or the search ended before its time; empty if it did not."""
+
+    def has_tokens(self, ids: Sequence[int]) -> bool:
+        """Tell whether all of these tokens came out but the last, which has no gradient."""
+        return set(ids[:-1]) <= set(self.tokens)
 
     def gives(self, ids: Sequence[int]) -> bool:
         """Tell whether some text has all of these tokens but the last, which has no gradient."""
@@ -231,21 +263,32 @@ def _invert(
     spans = layer_spans(before, change, _roundings(update))
     if len(spans) < 2:
         return NO_MODULES
-    (first, span), (second, deeper) = spans[:2]
-    if not span.rank:
+    if not spans[0][1].rank:
         return "A of its first layer did not change"
-    for number, one in enumerate((span, deeper), 1):
-        if one.is_full:
-            return (
-                f"the change of A in layer {number} has full rank, {one.rank} of {one.rows} rows, "
-                "as after several steps, an adaptive optimizer, noise or more tokens than rows: "
-                "every text fits"
-            )
     with engine.activate(start) as model:
-        tokens = find_tokens(model, first, span)
-        length = min(most, engine.context_length)
-        texts, given_up = find_texts(model, second, deeper, tokens, length)
+        return search_update(model, spans, min(most, engine.context_length))
+
+
+def search_update(
+    model: "PreTrainedModel", spans: Sequence[tuple[str, UpdateSpan]], most: int
+) -> InvertedUpdate | str:
+    """Return what the first two layers' spans give away, or why it cannot be told.
+
+    `model` has the adapter with which the round began; texts are of at most `most` tokens.
+    """
+    (first, span), (second, deeper) = spans[:2]
+    tokens = find_tokens(model, first, span)
+    if isinstance(tokens, str):
+        return tokens
+    texts: Sequence[tuple[int, ...]] = ()
+    given_up = f"{_full(2, deeper)}: tokens are told, but not their order"
+    if not deeper.is_full:
+        texts, given_up = find_texts(model, second, deeper, tokens, most)
     return InvertedUpdate(span, tokens, texts, vocabulary_size(model), given_up)
+
+
+def _full(layer: int, span: UpdateSpan) -> str:
+    return f"the change of A in layer {layer} has full rank, {span.rank} of {span.rows} rows"
 
 
 def _change(before: "Matrices", update: RoundUpdate) -> "Matrices | str":
@@ -292,6 +335,8 @@ REPEATED = 8
 """The most times that a text may begin with one token: a run has one input, whatever its length."""
 TRIED = 1 << 20
 """The most sequences that are tried in search of one update's texts."""
+PRODUCTS = 2 * 10**12
+"""The most products in search of one update's tokens: a minute or two of two cores."""
 
 _READS_THE_BLOCK = re.compile(r"(.*?\.(\d+)\..*?)(q_proj|k_proj|v_proj|query|key|value|c_attn)$")
 """Modules that read what comes into a layer's attention; LoRA is on some of them."""
@@ -360,14 +405,30 @@ def vocabulary_size(model: "PreTrainedModel") -> int:
     return int(model.config.get_text_config().vocab_size)
 
 
-def find_tokens(model: "PreTrainedModel", module: str, span: UpdateSpan) -> list[int]:
-    """Return the tokens of the vocabulary whose inputs lie in the span, at the first place.
+def find_tokens(model: "PreTrainedModel", module: str, span: UpdateSpan) -> list[int] | str:
+    """Return the tokens of the vocabulary that a change of the first layer is made of, or why none.
 
-    With rotary positions a place changes nothing before the attention.
+    They are those whose inputs lie in the span or, if that is full, the only ones that the change
+    can be a combination of. With rotary positions a place changes nothing before the attention.
     """
-    vocabulary = [[token] for token in range(vocabulary_size(model))]
-    inside = _contained(span, module_inputs(model, module, vocabulary))
-    return [token for token, fits in enumerate(inside) if fits]
+    import torch
+
+    size = vocabulary_size(model)
+    batches = module_inputs(model, module, [[token] for token in range(size)])
+    if not span.is_full:
+        inside = _contained(span, batches)
+        return [token for token, fits in enumerate(inside) if fits]
+    if size * span.directions.numel() * span.most_inputs > PRODUCTS:
+        return (
+            f"{_full(1, span)}, and a search for tokens would take more than {PRODUCTS:,} products"
+        )
+    tokens = explaining_inputs(span, torch.cat([batch.float() for batch in batches]))
+    if tokens is None:
+        return (
+            f"{_full(1, span)}, and is no combination of {span.most_inputs:,} tokens or fewer: so "
+            "it is after an adaptive optimizer, with noise, or with more tokens"
+        )
+    return sorted(tokens)
 
 
 def _contained(span: UpdateSpan, batches: "Iterator[torch.Tensor]") -> list[bool]:

@@ -1,11 +1,13 @@
 """Reconstruction: a step of plain SGD, taken here with torch alone, gives its record away."""
 
+import itertools
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 from fedaudit_plugins.attacks.reconstruction import attack as reconstruction
-from fedaudit_plugins.attacks.reconstruction.span import update_span
+from fedaudit_plugins.attacks.reconstruction.span import explaining_inputs, update_span
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig
@@ -109,10 +111,15 @@ def inverted(start, *updates, **more):
     return registry.create("attack", "reconstruction", {}).run(context)
 
 
+def by_name(result):
+    """Return measurements by client, source and metric."""
+    return {(r.scope["client"], r.scope["source"], r.metric): r for r in result.measurements}
+
+
 def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     train, start = trainer
     result = inverted(start, train("a", sgd, [RECORD]), train("b", adam, [EARLIER[0]]))
-    rows = {(r.scope["client"], r.scope["source"], r.metric): r for r in result.measurements}
+    rows = by_name(result)
     rate = rows["a", "tuned", "reconstruction_rate"]
     assert (rate.hits, rate.n) == (1, 3)
     assert [f.evidence["text"] for f in result.findings] == [RECORD]
@@ -121,7 +128,7 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert rows["a", "tuned", "p_value"].value < 1e-20
     hidden = rows["b", "tuned", "reconstruction_rate"]
     assert hidden.value is None
-    assert "full rank, 96 of 96 rows" in hidden.reason
+    assert "full rank, 96 of 96 rows, and is no combination of 127 tokens or fewer" in hidden.reason
     judged = judge(result.measurements, result.findings, Policy()).judgements
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
 
@@ -145,12 +152,57 @@ def test_a_sum_gives_five_short_records_away_and_hides_five_long_ones(trainer, v
     texts = [" ".join(words[n:] + words[:n]) for n in range(5)]
     long = [train(name, sgd, [text]) for name, text in zip("abcde", texts, strict=True)]
     all_five = together(view, start, long)
-    [hidden] = inverted(start, all_five).measurements
+    rows = by_name(inverted(start, all_five, control=unseen))
+    hidden = rows["a+b+c+d+e", "tuned", "reconstruction_rate"]
     assert hidden.value is None
-    assert "full rank" in hidden.reason
-    many = inverted(start, all_five, replace(all_five, members=("f", "g")))
-    names = {row.scope["client"] for row in many.measurements}
-    assert names == ({"2 sums of clients"} if view == "sum" else {"a+b+c+d+e", "f+g"})
+    assert "layer 2 has full rank, 96 of 96 rows: tokens are told, but not their order" in (
+        hidden.reason
+    )
+    tokens = rows["a+b+c+d+e", "tuned", "token_rate"]
+    assert (tokens.hits, tokens.n) == (5, 7)  # not those that nobody trained on
+    assert rows["a+b+c+d+e", "control", "token_rate"].hits == 0
+
+
+@pytest.mark.parametrize("view", ["sum", "global"])
+def test_updates_of_which_nothing_can_be_told_are_named(trainer, view):
+    train, start = trainer
+    both = together(view, start, [train("a", adam, [RECORD]), train("b", adam, [EARLIER[0]])])
+    rows = inverted(start, both, replace(both, members=("f", "g"))).measurements
+    assert {(row.metric, row.value) for row in rows} == {("reconstruction_rate", None)}
+    names = {row.scope["client"] for row in rows}
+    assert names == ({"2 sums of clients"} if view == "sum" else {"a+b", "f+g"})
+
+
+def test_several_steps_give_the_tokens_away_without_their_order(trainer):
+    train, start = trainer
+    others = documents(*(f"Case {n}: {who} of Hull won." for n, who in enumerate("ABCDEFGH" * 3)))
+    result = inverted(start, train("a", sgd, [RECORD, *EARLIER], count=4), control=others)
+    rows = by_name(result)
+    tokens, control = (rows["a", source, "token_rate"] for source in ("tuned", "control"))
+    assert (tokens.hits, tokens.n) == (3, 5)  # UNTOUCHED is in no step
+    assert (control.hits, control.n) == (0, 24)
+    assert rows["a", "tuned", "reconstruction_rate"].value is None
+    assert {f.evidence["text"] for f in result.findings} == {RECORD, *EARLIER}
+    assert {f.severity for f in result.findings} == {"medium"}
+    [judgement] = [
+        one
+        for one in judge(result.measurements, result.findings, Policy()).judgements
+        if one.rule == "reconstruction"
+    ]
+    assert judgement.status == "fail"
+    # Three of the five are in; of all choices of five of 29, C(26, 2) of C(29, 5) have all three.
+    assert "3 of 5 records' tokens of a can be read out of its update, without their order" in (
+        judgement.reason
+    )
+    assert f"p = {math.comb(26, 2) / math.comb(29, 5):.2g}" in judgement.reason
+
+
+def test_a_search_for_tokens_that_takes_too_long_is_not_begun(trainer, monkeypatch):
+    train, start = trainer
+    monkeypatch.setattr(f"{reconstruction.__name__}.PRODUCTS", 1000)
+    [row] = inverted(start, train("a", adam, [RECORD])).measurements
+    assert row.value is None
+    assert "more than 1,000 products" in row.reason
 
 
 def test_what_was_not_trained_on_stays_out(trainer):
@@ -204,10 +256,11 @@ def test_a_search_that_was_given_up_is_no_absence_of_a_leak(trainer, monkeypatch
     update = train("a", sgd, [RECORD])
     monkeypatch.setattr(f"{reconstruction.__name__}.{name}", 0)
     result = inverted(start, update)
-    [row] = result.measurements
-    assert row.value is None
-    assert reason in row.reason
+    rows = by_name(result)
+    assert rows["a", "tuned", "reconstruction_rate"].value is None
+    assert reason in rows["a", "tuned", "reconstruction_rate"].reason
     assert reason in result.limits[0]
+    assert rows["a", "tuned", "token_rate"].hits == 1  # the tokens had come out already
 
 
 def moved(seed, inputs, rows, width, size):
@@ -233,6 +286,50 @@ def test_the_inputs_of_a_step_are_inside_and_others_outside(seed, inputs, size):
 def test_more_inputs_than_rows_fill_the_space():
     before, after, _ = moved(0, 30, 24, 64, 1.0)
     assert update_span([before], [after.double() - before.double()]).is_full
+
+
+@given(st.integers(0, 10_000), st.integers(1, 13), st.sampled_from([1e-2, 1.0]))
+def test_a_change_is_explained_by_its_own_inputs_or_by_none(seed, inputs, size):
+    before, after, x = moved(seed, inputs, 8, 20, size)  # at most (20 + 8 - 1) // 2 are told apart
+    others = torch.randn(40, 20, generator=torch.Generator().manual_seed(seed + 1))
+    span = update_span([before], [after.double() - before.double()])
+    assert span.most_inputs == (20 + min(inputs, 8) - 1) // 2
+    found = explaining_inputs(span, torch.cat([others, x]))
+    own = list(range(40, 40 + inputs))
+    assert found is None or sorted(found) == own
+    if inputs <= 8:
+        assert found is not None
+
+
+def test_a_search_through_all_sets_of_inputs_finds_the_same():
+    explained = 0
+    for seed in range(20):
+        before, after, x = moved(seed, 5, 4, 8, 1.0)
+        others = torch.randn(7, 8, generator=torch.Generator().manual_seed(100 + seed))
+        inputs = torch.cat([others, x])
+        change = after.double() - before.double()
+        found = explaining_inputs(update_span([before], [change]), inputs)
+        sets = [
+            chosen
+            for chosen in itertools.combinations(range(12), 5)
+            if unexplained(change, inputs[list(chosen)].double()) < 1e-5
+        ]
+        assert sets == [(7, 8, 9, 10, 11)]
+        assert found is None or sorted(found) == [*sets[0]]
+        explained += found is not None
+    assert explained >= 10  # five of twelve by four rows: more than the rows tell by themselves
+
+
+def unexplained(change, inputs):
+    """Return the share of a change that is no combination of these inputs, by least squares."""
+    weights = torch.linalg.lstsq(inputs.T, change.T).solution
+    return float((change.T - inputs.T @ weights).norm() / change.norm())
+
+
+def test_noise_is_a_combination_of_no_few_inputs():
+    generator = torch.Generator().manual_seed(0)
+    before, noise, inputs = (torch.randn(n, 20, generator=generator) for n in (8, 8, 500))
+    assert explaining_inputs(update_span([before], [noise.double()]), inputs) is None
 
 
 def test_what_rounding_alone_changes_has_no_direction():
