@@ -32,12 +32,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import study_tables
 from attribution_study_tables import (
     FRESH,
     KEPT,
     MARKED,
     PAGE,
     PROFILE,
+    PUBLISHED,
     ROOT,
     SEEDS,
     Task,
@@ -47,6 +49,7 @@ from attribution_study_tables import (
     table,
     tasks,
 )
+from study_tables import kept_path
 
 if TYPE_CHECKING:
     from fedaudit.attribution.decision.contamination import Shares
@@ -163,6 +166,45 @@ def lock_fresh() -> None:
     study_lock.lock(study_lock.lock_path(KEPT, "nano"), digests, FRESH)
 
 
+def keep_published_claims(out: Path) -> None:
+    """Judge the claims about the protocol as published by what is kept of the fresh seeds."""
+    from fedaudit.api.records import Measurement
+    from fedaudit.config import profile
+    from fedaudit.reproduction.claims import check_claims
+    from fedaudit.reproduction.pooling import pool_counts
+    from fedaudit.reproduction.study_lock import lock_path
+
+    done = [task for task in fresh() if task.kind.endswith(PUBLISHED)]
+    if not all((out / f"{task.name}.json").exists() for task in done):
+        return
+    rows: dict[str, list[Measurement]] = {}
+    for task in done:
+        for row in json.loads((out / f"{task.name}.json").read_text())["rows"]:
+            if row["metric"] in ("tpr", "fpr"):
+                rows.setdefault(task.base, []).append(
+                    Measurement.rate(
+                        row["hits"], row["n"], kind="attribution", plugin=row["plugin"],
+                        metric=row["metric"], scope={"seed": task.seed},
+                    )
+                )  # fmt: skip
+    measured = {name: pool_counts(some, "seed", "all") for name, some in rows.items()}
+    about = [
+        one for one in check_claims(profile.load(PROFILE), measured) if "-published-" in one.id
+    ]
+    locked = json.loads(lock_path(out, "nano").read_text())[str(FRESH[0])]
+    path = kept_path(PAGE)
+    study = json.loads(path.read_text("utf-8"))
+    for one in about:
+        study["fresh"]["claims"].pop(one.id, None)
+    study["published"] = {
+        "seeds": list(FRESH),
+        "lock": {one.id: locked[one.id] for one in about},
+        "claims": {one.id: {"holds": one.holds, "detail": one.detail} for one in about},
+    }
+    path.write_text(json.dumps(study, indent=1) + "\n", "utf-8")
+    PAGE.write_text(study_tables.page_with_table(PAGE.read_text("utf-8"), study), "utf-8")
+
+
 def _text(figures: Mapping[str, Any]) -> str:
     """Return a federation's figures as they are kept: a line for each row."""
     rows = ",\n  ".join(json.dumps(row) for row in figures["rows"])
@@ -202,6 +244,7 @@ def main() -> None:
                 print(name, flush=True)
         shutil.rmtree(work)
     if out == KEPT:
+        keep_published_claims(out)
         PAGE.write_text(page_with_table(PAGE.read_text("utf-8"), out), "utf-8")
     print("\n".join(table(out, given.seeds)))
 

@@ -35,7 +35,11 @@ CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
 CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures", "lock")
-BESIDE = {"more": "Measured apart", "fresh": "Locked before they were run"}
+BESIDE = {
+    "more": "Measured apart",
+    "fresh": "Locked before they were run",
+    "published": "The protocol as published, locked before it was run",
+}
 BASES = {"nano": "fedaudit-nano", "small": "SmolLM2-135M"}
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
@@ -279,7 +283,11 @@ def main() -> None:
         _write(given.page, before | {"more" if given.more else "fresh": _brief(report)})
         return
     again = json.loads(given.again.read_text("utf-8")) if given.again else None
-    beside = {name: before[name] for name in ("again", "more", "fresh", "beside") if name in before}
+    beside = {
+        name: before[name]
+        for name in ("again", "more", "fresh", "published", "beside")
+        if name in before
+    }
     if given.beside:
         beside["beside"] = kept_report(json.loads(given.beside.read_text("utf-8")))
     _write(given.page, beside | kept_report(report, again))
