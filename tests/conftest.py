@@ -128,9 +128,9 @@ def few_federations(monkeypatch):
     monkeypatch.setattr(calibration, "FEDERATIONS", 4)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def forked_workers(monkeypatch):
-    """Fork fedaudit's worker processes, which otherwise import torch anew; few tests need that."""
+    """Fork fedaudit's worker processes, which otherwise import torch anew; no test needs that."""
     import fork
 
     from fedaudit.system import processes

@@ -79,7 +79,7 @@ def found(tmp_path_factory):
     return studied(tmp_path_factory.mktemp("study"), 1, [])
 
 
-def test_several_variants_at_a_time_measure_the_same(found, tmp_path, forked_workers):
+def test_several_variants_at_a_time_measure_the_same(found, tmp_path):
     heard = []
     several = studied(tmp_path, 2, heard)
     assert several.measurements == found.measurements

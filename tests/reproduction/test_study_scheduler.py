@@ -78,7 +78,7 @@ def test_as_many_as_cores_for_small_models_on_cpu():
     assert default_jobs("nano", [task(Path("a")), task(Path("b"), engine="ray:2")]) == 1
 
 
-def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path, forked_workers):
+def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "note").write_text("not a federation")
     watch = Watch(

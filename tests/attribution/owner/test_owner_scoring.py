@@ -307,7 +307,7 @@ def test_marks_with_answers_of_several_lengths_get_their_own():
     assert {request.max_new_tokens for _, request in engine.asked} == {4, 9}
 
 
-def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base, forked_workers):
+def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base):
     # The built-in model itself, with adapters far from zero, in this process and in two others.
     found = []
     for at in range(3):

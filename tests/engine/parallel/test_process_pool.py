@@ -16,8 +16,6 @@ from fedaudit.engine.parallel.protocol import EngineConfig
 from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.system import processes
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
-
 
 @pytest.fixture
 def pool():

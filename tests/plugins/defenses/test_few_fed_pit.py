@@ -207,7 +207,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(run):
     assert result.measurements == wanted.measurements
 
 
-def test_processes_give_the_same_bytes(run, forked_workers):
+def test_processes_give_the_same_bytes(run):
     alone, _ = run("few_fed_pit", alpha=0.25)
     together, _ = run("few_fed_pit", alpha=0.25, workers=2, rounds=1)
     first = bytes_of(together, ".")

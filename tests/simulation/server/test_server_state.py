@@ -195,7 +195,7 @@ class Stop(Exception):
 
 
 def test_a_stopped_run_goes_on_to_the_same_bytes_with_any_number_of_workers(
-    drifting, settings, tmp_path, forked_workers
+    drifting, settings, tmp_path
 ):
     def stop(event):
         if event.round == 2:
