@@ -14,7 +14,7 @@ one token at a time (DAGER, arXiv:2405.15586, section 4.3, on decoders).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +116,7 @@ class Reconstruction(Attack):
                 hidden.setdefault(found.given_up, []).append(update)
                 recovered = [text for text, ids in owned.items() if found.has_tokens(ids)]
                 metric = TOKENS
-                rows += self._token_rows(scope, found, owned, others, len(recovered))
+                rows += self._rates(scope, TOKENS, owned, others, found.has_tokens)
             else:
                 if found.given_up:
                     limits.append(
@@ -151,7 +151,7 @@ class Reconstruction(Attack):
 
     def _rows(
         self,
-        shared_scope: Mapping[str, object],
+        scope: Mapping[str, object],
         found: "InvertedUpdate",
         owned: Mapping[str, Sequence[int]],
         others: Mapping[str, Sequence[int]],
@@ -163,16 +163,7 @@ class Reconstruction(Attack):
         f. Were none of the records in the update, all T tokens of some record would be inside with
         a chance of at most n f^T, whatever the second layer says.
         """
-        scope = {**shared_scope, "source": "tuned"}
-        yield Measurement.rate(
-            len(recovered), len(owned), kind=KIND, plugin=self.name, metric=RATE, scope=scope,
-            reason="no record of two tokens is at hand of those who trained",
-        )  # fmt: skip
-        if others:
-            yield Measurement.rate(
-                sum(map(found.gives, others.values())), len(others), kind=KIND, plugin=self.name,
-                metric=RATE, scope={**shared_scope, "source": "control"},
-            )  # fmt: skip
+        yield from self._rates(scope, RATE, owned, others, found.gives)
         theirs = {token for ids in owned.values() for token in ids}
         strangers = set(range(found.vocabulary)) - theirs
         chance = (len(strangers & set(found.tokens)) + 1) / (len(strangers) + 1)
@@ -180,27 +171,27 @@ class Reconstruction(Attack):
         p = min(1.0, len(owned) * chance**longest) if longest else 1.0
         yield Measurement(
             kind=KIND, plugin=self.name, metric="p_value", value=max(p, 1e-300), n=len(owned),
-            scope=scope,
+            scope={**scope, "source": "tuned"},
         )  # fmt: skip
 
-    def _token_rows(
+    def _rates(
         self,
-        shared_scope: Mapping[str, object],
-        found: "InvertedUpdate",
+        scope: Mapping[str, object],
+        metric: str,
         owned: Mapping[str, Sequence[int]],
         others: Mapping[str, Sequence[int]],
-        hits: int,
+        comes_out: Callable[[Sequence[int]], bool],
     ) -> Iterator[Measurement]:
-        """Yield of how many records all tokens came out, of the members' and of others."""
+        """Yield how many of the members' records come out, and of others."""
         yield Measurement.rate(
-            hits, len(owned), kind=KIND, plugin=self.name, metric=TOKENS,
-            scope={**shared_scope, "source": "tuned"},
+            sum(map(comes_out, owned.values())), len(owned), kind=KIND, plugin=self.name,
+            metric=metric, scope={**scope, "source": "tuned"},
             reason="no record of two tokens is at hand of those who trained",
         )  # fmt: skip
         if others:
             yield Measurement.rate(
-                sum(map(found.has_tokens, others.values())), len(others), kind=KIND,
-                plugin=self.name, metric=TOKENS, scope={**shared_scope, "source": "control"},
+                sum(map(comes_out, others.values())), len(others), kind=KIND, plugin=self.name,
+                metric=metric, scope={**scope, "source": "control"},
             )  # fmt: skip
 
 
