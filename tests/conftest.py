@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # other. Processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# Each of pytest-xdist's processes keeps to a core of its own, and so does all that its tests start:
+# Each of pytest-xdist's processes keeps to one core, and so does all that its tests start:
 # a simulation then trains in one process, which need not import torch three times.
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     cores = sorted(os.sched_getaffinity(0))
