@@ -39,7 +39,6 @@ from attribution_study_tables import (
     MARKED,
     PAGE,
     PROFILE,
-    PUBLISHED,
     ROOT,
     SEEDS,
     Task,
@@ -166,20 +165,23 @@ def lock_fresh() -> None:
     study_lock.lock(study_lock.lock_path(KEPT, "nano"), digests, FRESH)
 
 
-def keep_published_claims(out: Path) -> None:
-    """Judge the claims about the protocol as published by what is kept of the fresh seeds."""
+def keep_fresh_claims(out: Path) -> None:
+    """Judge claims about who is flagged by what is kept of variants that all fresh seeds have."""
     from fedaudit.api.records import Measurement
     from fedaudit.config import profile
-    from fedaudit.reproduction.claims import check_claims
+    from fedaudit.reproduction.claims import NOT_MEASURED, check_claims
     from fedaudit.reproduction.pooling import pool_counts
     from fedaudit.reproduction.study_lock import lock_path
 
-    done = [task for task in fresh() if task.kind.endswith(PUBLISHED)]
-    if not all((out / f"{task.name}.json").exists() for task in done):
-        return
+    study_profile = profile.load(PROFILE)
     rows: dict[str, list[Measurement]] = {}
-    for task in done:
-        for row in json.loads((out / f"{task.name}.json").read_text())["rows"]:
+    seeds: dict[str, list[int]] = {}
+    for task in fresh():
+        path = out / f"{task.name}.json"
+        if task.kind in MARKED or not path.exists():
+            continue
+        seeds.setdefault(task.base, []).append(task.seed)
+        for row in json.loads(path.read_text())["rows"]:
             if row["metric"] in ("tpr", "fpr"):
                 rows.setdefault(task.base, []).append(
                     Measurement.rate(
@@ -187,19 +189,25 @@ def keep_published_claims(out: Path) -> None:
                         metric=row["metric"], scope={"seed": task.seed},
                     )
                 )  # fmt: skip
-    measured = {name: pool_counts(some, "seed", "all") for name, some in rows.items()}
-    about = [
-        one for one in check_claims(profile.load(PROFILE), measured) if "-published-" in one.id
-    ]
+    measured = {
+        name: pool_counts(rows[name], "seed", "all")
+        for name, done in seeds.items()
+        if tuple(done) == FRESH
+    }
     locked = json.loads(lock_path(out, "nano").read_text())[str(FRESH[0])]
+    claims = [
+        one
+        for one in check_claims(study_profile, measured)
+        if one.id in locked and not one.detail.startswith(NOT_MEASURED)
+    ]
     path = kept_path(PAGE)
     study = json.loads(path.read_text("utf-8"))
-    for one in about:
+    for one in claims:
         study["fresh"]["claims"].pop(one.id, None)
-    study["published"] = {
+    study["locked"] = {
         "seeds": list(FRESH),
-        "lock": {one.id: locked[one.id] for one in about},
-        "claims": {one.id: {"holds": one.holds, "detail": one.detail} for one in about},
+        "lock": {one.id: locked[one.id] for one in claims},
+        "claims": {one.id: {"holds": one.holds, "detail": one.detail} for one in claims},
     }
     path.write_text(json.dumps(study, indent=1) + "\n", "utf-8")
     PAGE.write_text(study_tables.page_with_table(PAGE.read_text("utf-8"), study), "utf-8")
@@ -244,7 +252,7 @@ def main() -> None:
                 print(name, flush=True)
         shutil.rmtree(work)
     if out == KEPT:
-        keep_published_claims(out)
+        keep_fresh_claims(out)
         PAGE.write_text(page_with_table(PAGE.read_text("utf-8"), out), "utf-8")
     print("\n".join(table(out, given.seeds)))
 

@@ -114,7 +114,7 @@ def _claims(
     """Yield the numbers of seeds, the claims and the lock of a stored study and those beside it."""
     config = kept["run"]["config"]
     yield len(config.get("seeds", (0,))), kept.get("claims", []), config.get("lock", {})
-    for beside in ("again", "more", "fresh", "published"):
+    for beside in ("again", "more", "fresh", "locked"):
         if beside in kept:
             claims = [{"id": key, **value} for key, value in kept[beside]["claims"].items()]
             yield len(kept[beside]["seeds"]), claims, kept[beside].get("lock", {})

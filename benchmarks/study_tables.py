@@ -38,7 +38,7 @@ CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures", 
 BESIDE = {
     "more": "Measured apart",
     "fresh": "Locked before they were run",
-    "published": "The protocol as published, locked before it was run",
+    "locked": "Of every locked seed",
 }
 BASES = {"nano": "fedaudit-nano", "small": "SmolLM2-135M"}
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
