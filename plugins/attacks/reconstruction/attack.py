@@ -36,7 +36,7 @@ from fedaudit.api import (
     unwrap_engine,
 )
 
-from .span import UpdateSpan, explaining_inputs, update_span
+from .span import UpdateSpan, recover_inputs, update_span
 
 if TYPE_CHECKING:
     import torch
@@ -409,15 +409,15 @@ def find_tokens(model: "PreTrainedModel", module: str, span: UpdateSpan) -> list
     if not span.is_full:
         inside = _contained(span, batches)
         return [token for token, fits in enumerate(inside) if fits]
-    if size * span.directions.numel() * span.most_inputs > PRODUCTS:
+    if size * span.directions.numel() * span.max_inputs > PRODUCTS:
         return (
             f"{_full(1, span)}, and a search for tokens would take more than {PRODUCTS:,} products"
         )
-    tokens = explaining_inputs(span, torch.cat([batch.float() for batch in batches]))
+    tokens = recover_inputs(span, torch.cat([batch.float() for batch in batches]))
     if tokens is None:
         return (
-            f"{_full(1, span)}, and is no combination of {span.most_inputs:,} tokens or fewer: so "
-            "it is after an adaptive optimizer, with noise, or with more tokens"
+            f"{_full(1, span)}, and takes more than {span.max_inputs:,} tokens to make up, as "
+            "after an adaptive optimizer, with noise or with more tokens"
         )
     return sorted(tokens)
 

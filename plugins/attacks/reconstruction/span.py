@@ -50,7 +50,7 @@ class UpdateSpan:
         return self.rank >= min(self.rows, self.directions.shape[1])
 
     @property
-    def floor(self) -> float:
+    def noise_floor(self) -> float:
         """The singular value up to which a direction may be rounding alone.
 
         The norm of a matrix of independent roundings (Davidson and Szarek, 2001).
@@ -59,7 +59,7 @@ class UpdateSpan:
         return self.rounding * (math.sqrt(self.rows) + math.sqrt(width) + SLACK)
 
     @property
-    def most_inputs(self) -> int:
+    def max_inputs(self) -> int:
         """How many inputs can be told from all others behind a change of this rank.
 
         A change of rank r is a combination of fewer than (width + r) / 2 of a set of inputs in at
@@ -111,11 +111,11 @@ def update_span(
     # A module that did not change has no room for directions.
     moving = int((moved.norm(dim=1) > 0).sum())
     whole = UpdateSpan(directions, sizes, moving, rounding, computed * rows**0.5)
-    kept = sizes > whole.floor
+    kept = sizes > whole.noise_floor
     return replace(whole, directions=directions[kept], sizes=sizes[kept])
 
 
-def explaining_inputs(span: UpdateSpan, inputs: "torch.Tensor") -> list[int] | None:
+def recover_inputs(span: UpdateSpan, inputs: "torch.Tensor") -> list[int] | None:
     """Return which of `inputs` (n, width) the change is a combination of, up to rounding.
 
     None if it is not one of so few that no others could be behind it, as after an adaptive
@@ -132,10 +132,10 @@ def explaining_inputs(span: UpdateSpan, inputs: "torch.Tensor") -> list[int] | N
     basis = rest.new_zeros(0, rest.shape[1])
     while True:
         _, sizes, left = torch.linalg.svd(rest, full_matrices=False)
-        left = left[sizes > span.floor]
+        left = left[sizes > span.noise_floor]
         if not len(left):
             return taken
-        if len(taken) == span.most_inputs:
+        if len(taken) == span.max_inputs:
             return None
         nearness = (normed @ left.float().T).square().sum(dim=1) / outside
         nearness[outside < ALIKE] = 0

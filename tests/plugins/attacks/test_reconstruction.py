@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from fedaudit_plugins.attacks.reconstruction import attack as reconstruction
-from fedaudit_plugins.attacks.reconstruction.span import explaining_inputs, update_span
+from fedaudit_plugins.attacks.reconstruction.span import recover_inputs, update_span
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig
@@ -128,7 +128,7 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert rows["a", "tuned", "p_value"].value < 1e-20
     hidden = rows["b", "tuned", "reconstruction_rate"]
     assert hidden.value is None
-    assert "full rank, 96 of 96 rows, and is no combination of 127 tokens or fewer" in hidden.reason
+    assert "full rank, 96 of 96 rows, and takes more than 127 tokens to make up" in hidden.reason
     judged = judge(result.measurements, result.findings, Policy()).judgements
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
 
@@ -159,7 +159,7 @@ def test_a_sum_gives_five_short_records_away_and_hides_five_long_ones(trainer, v
         hidden.reason
     )
     tokens = rows["a+b+c+d+e", "tuned", "token_rate"]
-    assert (tokens.hits, tokens.n) == (5, 7)  # not those that nobody trained on
+    assert (tokens.hits, tokens.n) == (5, 7)  # UNTOUCHED was not trained on
     assert rows["a+b+c+d+e", "control", "token_rate"].hits == 0
 
 
@@ -293,8 +293,8 @@ def test_a_change_is_explained_by_its_own_inputs_or_by_none(seed, inputs, size):
     before, after, x = moved(seed, inputs, 8, 20, size)  # at most (20 + 8 - 1) // 2 are told apart
     others = torch.randn(40, 20, generator=torch.Generator().manual_seed(seed + 1))
     span = update_span([before], [after.double() - before.double()])
-    assert span.most_inputs == (20 + min(inputs, 8) - 1) // 2
-    found = explaining_inputs(span, torch.cat([others, x]))
+    assert span.max_inputs == (20 + min(inputs, 8) - 1) // 2
+    found = recover_inputs(span, torch.cat([others, x]))
     own = list(range(40, 40 + inputs))
     assert found is None or sorted(found) == own
     if inputs <= 8:
@@ -308,7 +308,7 @@ def test_a_search_through_all_sets_of_inputs_finds_the_same():
         others = torch.randn(7, 8, generator=torch.Generator().manual_seed(100 + seed))
         inputs = torch.cat([others, x])
         change = after.double() - before.double()
-        found = explaining_inputs(update_span([before], [change]), inputs)
+        found = recover_inputs(update_span([before], [change]), inputs)
         sets = [
             chosen
             for chosen in itertools.combinations(range(12), 5)
@@ -321,7 +321,7 @@ def test_a_search_through_all_sets_of_inputs_finds_the_same():
 
 
 def unexplained(change, inputs):
-    """Return the share of a change that is no combination of these inputs, by least squares."""
+    """Return the share of a change that these inputs leave unexplained, by least squares."""
     weights = torch.linalg.lstsq(inputs.T, change.T).solution
     return float((change.T - inputs.T @ weights).norm() / change.norm())
 
@@ -329,7 +329,7 @@ def unexplained(change, inputs):
 def test_noise_is_a_combination_of_no_few_inputs():
     generator = torch.Generator().manual_seed(0)
     before, noise, inputs = (torch.randn(n, 20, generator=generator) for n in (8, 8, 500))
-    assert explaining_inputs(update_span([before], [noise.double()]), inputs) is None
+    assert recover_inputs(update_span([before], [noise.double()]), inputs) is None
 
 
 def test_what_rounding_alone_changes_has_no_direction():
