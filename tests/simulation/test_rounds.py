@@ -1,4 +1,3 @@
-import contextlib
 import json
 import multiprocessing
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import is_running, wait_until
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.templates import template
@@ -218,22 +218,6 @@ if __name__ == "__main__":
 """
 
 
-def alive(pid):
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in "ZX"
-    return False
-
-
-def gone(pids, seconds=30):
-    """Wait until no process of `pids` is left."""
-    end = time.monotonic() + seconds
-    while any(map(alive, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(alive, pids))
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_killed_run_leaves_no_worker_and_goes_on_to_the_same_end(federation, tmp_path):
     """Two workers are killed with their parent; one worker, here, finishes what they began."""
     out, script = tmp_path / "run", tmp_path / "killed.py"
@@ -244,7 +228,7 @@ def test_a_killed_run_leaves_no_worker_and_goes_on_to_the_same_end(federation, t
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = json.loads(done.stdout)
     assert len(pids) == 2
-    assert gone(pids)
+    wait_until(lambda: not any(map(is_running, pids)))
     assert len(manifest.read(out).rounds) == 2
     (out / "rounds/001/global/.adapter_model.safetensors.6pkw8dpg").write_text("cut off")
     result = simulate(federation.config, out, listener=silent)
@@ -263,15 +247,14 @@ def test_workers_end_at_once_when_the_run_fails():
     def fail():
         with training_pool.workers(config(workers=2, device="cpu")) as pool:
             asleep = [pool.submit(time.sleep, 600) for _ in range(2)]
-            while not all(future.running() for future in asleep):
-                time.sleep(0.01)
+            wait_until(lambda: all(future.running() for future in asleep))
             pids.extend(child.pid for child in multiprocessing.active_children())
             raise Stop
 
     with pytest.raises(Stop):
         fail()
     assert len(pids) >= 2
-    assert gone(pids)
+    wait_until(lambda: not any(map(is_running, pids)))
 
 
 def test_a_worker_that_dies_is_an_interruption_not_a_bug():

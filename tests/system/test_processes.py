@@ -1,9 +1,9 @@
 """Worker processes: what they return, and what their end means."""
 
 import os
-import time
 
 import pytest
+from processes import is_running, wait_until
 
 from fedaudit.api.errors import Interrupted
 from fedaudit.system.processes import processes
@@ -33,13 +33,7 @@ def test_another_error_ends_the_workers_and_comes_through():
     with pytest.raises(KeyError) as caught:
         failed()
     [worker] = caught.value.args
-    for _ in range(200):
-        try:
-            os.kill(worker, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("the worker still runs")
+    wait_until(lambda: not is_running(worker))
 
 
 def lock_of_bars():

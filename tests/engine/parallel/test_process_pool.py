@@ -2,10 +2,10 @@
 
 import gc
 import os
-import time
 
 import pytest
 from errands import dies, dies_once, square, stays
+from processes import wait_until
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, Interrupted, UsageError
@@ -85,11 +85,8 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     assert len(running) == 2
     del several
     gc.collect()
-    until = time.monotonic() + 10
     # Not join: the pool's own thread waits for them too, and who comes second sees them alive.
-    while any(process.is_alive() for process in running) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(process.is_alive() for process in running)
+    wait_until(lambda: not any(process.is_alive() for process in running))
 
 
 def test_more_processes_than_cores_are_refused():

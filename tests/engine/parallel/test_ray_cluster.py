@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+from processes import is_running, wait_until
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.engine.parallel import ray_cluster
@@ -206,18 +207,7 @@ os.kill(os.getpid(), 9)
 def test_a_killed_parent_leaves_nothing_either(fake):
     done = subprocess.run([sys.executable, "-c", KILLED], check=False, capture_output=True)
     folder, pid = done.stdout.decode().split()
-    for _ in range(400):
-        if not Path(folder).exists() and not running(pid):
-            return
-        time.sleep(0.05)
-    pytest.fail("the child or its folder is still there")
-
-
-def running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: not Path(folder).exists() and not is_running(int(pid)))
 
 
 @pytest.mark.parametrize(

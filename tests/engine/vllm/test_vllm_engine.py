@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import tiny_models
 from completion_server import HonestServer
 from hash_model import HashModel
+from processes import is_running, wait_until
 from transformers import AutoTokenizer
 
 from fedaudit import nano
@@ -82,21 +82,6 @@ def batch(samples=3, **how):
         for tokens in prompts
     ]
     return GenerationBatch(requests, seed=0, decoding=SamplingParams(**how))
-
-
-def is_running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
-
-
-def wait_until(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert condition()
 
 
 def test_the_tokenizer_saved_beside_an_adapter_is_the_servers(diary, tmp_path):
