@@ -1,12 +1,15 @@
 """An OpenAI-compatible chat endpoint that judges: asking it, and giving up in one line."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from fedaudit.api.errors import TargetError
+from fedaudit.judge.cache import Judgement, JudgementCache
+from fedaudit.judge.prompt import JudgeQuestion, parse_scores
 from fedaudit.system.http_client import LONGEST_WAIT, JsonClient, Sleep, check_url
 
 __all__ = ["LONGEST_WAIT", "MOST_BYTES", "Endpoint", "EndpointClient"]
@@ -44,11 +47,14 @@ class Endpoint:
 class EndpointClient:
     """Asks one endpoint; several threads may share it. Close it, or use it as a context.
 
-    `sleep` waits so many seconds before a question is asked again.
+    `workers` questions are asked at a time; `sleep` waits so many seconds before one is asked
+    again.
     """
 
-    def __init__(self, endpoint: Endpoint, *, sleep: Sleep | None = None) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, *, workers: int = 4, sleep: Sleep | None = None) -> None:
+        if workers < 1:
+            raise ValueError("workers must be at least 1.")
+        self.endpoint, self._workers = endpoint, workers
         self._http = JsonClient(
             [endpoint.url],
             name="The judge",
@@ -69,6 +75,42 @@ class EndpointClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def model(self) -> str:
+        """The name under which the endpoint has the judge."""
+        return self.endpoint.model
+
+    def judge(
+        self, questions: Mapping[str, JudgeQuestion], cache: JudgementCache
+    ) -> Iterable[tuple[str, Judgement | None]]:
+        """Yield every question's judgement as it comes; the first error ends them all.
+
+        A reply that cannot be read is asked for once more; the second time there is no judgement.
+        Raises what `ask` raises.
+        """
+        pool = ThreadPoolExecutor(max_workers=self._workers)
+        try:
+            waiting = {
+                pool.submit(self._judge_one, key, question, cache): key
+                for key, question in questions.items()
+            }
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _judge_one(
+        self, key: str, question: JudgeQuestion, cache: JudgementCache
+    ) -> Judgement | None:
+        for again in (False, True):
+            if judgement := parse_scores(self.ask(question.messages(again=again))):
+                cache.add(key, judgement)
+                return judgement
+        return None
 
     def stop(self) -> None:
         """Make threads that wait to ask again give up."""

@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.judge.cache import Judgement, JudgementCache
-from fedaudit.judge.endpoint import EndpointClient
-from fedaudit.judge.prompt import JudgeQuestion, parse_scores
+from fedaudit.judge.prompt import JudgeQuestion
 
 Outcome = Literal["win", "tie", "lose", "malformed"]
 
@@ -42,25 +40,35 @@ class JudgeVerdict:
 MALFORMED = JudgeVerdict(outcome="malformed")
 
 
+class Judge(Protocol):
+    """What scores two answers: an endpoint, or a model on this machine."""
+
+    @property
+    def model(self) -> str:
+        """The judge's name, in reports and in the cache's keys."""
+
+    def judge(
+        self, questions: Mapping[str, JudgeQuestion], cache: JudgementCache
+    ) -> Iterable[tuple[str, Judgement | None]]:
+        """Yield each question's judgement by its key, once it is in the cache; None for none."""
+
+
 def judge_all(
-    client: EndpointClient,
+    judge: Judge,
     comparisons: Sequence[Comparison],
     *,
     cache: JudgementCache | None = None,
-    workers: int = 4,
     progress: Progress = no_progress,
 ) -> list[JudgeVerdict]:
-    """Return the verdict of every comparison, in order; `workers` questions are asked at a time.
+    """Return the verdict of every comparison, in order.
 
-    Equal questions are asked once, and none that the cache answers. An answer that cannot be read
-    is asked for once more, and is then malformed: it is not cached, so another run may ask again.
-    Raises what `EndpointClient.ask` raises; answers until then are in the cache.
+    Equal questions are asked once, and none that the cache answers. A question without a judgement
+    is not cached, so another run may ask it again. Raises what the judge raises; judgements until
+    then are in the cache.
     """
-    if workers < 1:
-        raise ValueError("workers must be at least 1.")
     cache = JudgementCache() if cache is None else cache
     questions = {
-        question.key(client.endpoint.model): question
+        question.key(judge.model): question
         for comparison in comparisons
         for question in comparison.questions()
     }
@@ -69,45 +77,13 @@ def judge_all(
     }
     progress(len(judgements), len(questions))
     missing = {key: question for key, question in questions.items() if key not in judgements}
-    for key, judgement in _ask_judge(client, missing, cache, workers):
+    for key, judgement in judge.judge(missing, cache):
         judgements[key] = judgement
         progress(len(judgements), len(questions))
     return [
-        verdict(*(judgements[question.key(client.endpoint.model)] for question in c.questions()))
+        verdict(*(judgements[question.key(judge.model)] for question in c.questions()))
         for c in comparisons
     ]
-
-
-def _ask_judge(
-    client: EndpointClient,
-    questions: Mapping[str, JudgeQuestion],
-    cache: JudgementCache,
-    workers: int,
-) -> Iterable[tuple[str, Judgement | None]]:
-    """Yield every question's judgement as it comes; the first error ends them all."""
-    pool = ThreadPoolExecutor(max_workers=workers)
-    try:
-        waiting = {
-            pool.submit(_judgement, client, key, question, cache): key
-            for key, question in questions.items()
-        }
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-    except BaseException:
-        client.stop()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _judgement(
-    client: EndpointClient, key: str, question: JudgeQuestion, cache: JudgementCache
-) -> Judgement | None:
-    for again in (False, True):
-        if judgement := parse_scores(client.ask(question.messages(again=again))):
-            cache.add(key, judgement)
-            return judgement
-    return None
 
 
 def verdict(first: Judgement | None, second: Judgement | None) -> JudgeVerdict:

@@ -99,8 +99,10 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """The endpoint that judges held-out answers, see docs/judge.md; without `url` none is asked."""
+    """The judge of held-out answers, see docs/judge.md: an endpoint, or a model on this machine."""
 
+    base: str = ""
+    """The folder or hub id of a model that judges here, in place of an endpoint."""
     url: str = ""
     model: str = ""
     key_variable: str = ""
@@ -109,11 +111,15 @@ class JudgeSettings:
     max_tokens: int = 256
 
     def __post_init__(self) -> None:
+        if self.base and self.url:
+            raise ValueError("base and url exclude each other.")
         self.endpoint()
 
     def endpoint(self) -> Endpoint | None:
         """Return the endpoint, None without one; raises ValueError for what cannot be."""
-        return Endpoint(**asdict(self)) if self.url else None
+        if not self.url:
+            return None
+        return Endpoint(**{name: value for name, value in asdict(self).items() if name != "base"})
 
 
 MOST_SEEDS = 2**32

@@ -25,9 +25,9 @@ def no_proxy(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", KEY)
 
 
-def asking(server, **options):
+def asking(server, workers=4, **options):
     endpoint = Endpoint(url=server.url, model="wise", key_variable="JUDGE_KEY", **options)
-    return EndpointClient(endpoint, sleep=lambda seconds: None)
+    return EndpointClient(endpoint, workers=workers, sleep=lambda seconds: None)
 
 
 def by_length(prompt, answer):
@@ -84,7 +84,7 @@ def test_many_comparisons_keep_their_order_and_equal_questions_are_asked_once():
         found = judge_all(
             client, [*some, *some], progress=lambda done, all_: seen.append((done, all_))
         )
-        one_by_one = [judge_all(client, [one], workers=1)[0] for one in some]
+        one_by_one = [judge_all(client, [one])[0] for one in some]
     assert found == [*one_by_one, *one_by_one]
     wanted = ["tlw"[(a > b) - (a < b)] for a, b in ((n % 7, n % 5) for n in range(12))]
     assert [one.outcome[0] for one in one_by_one] == [
@@ -103,8 +103,8 @@ def test_no_more_are_asked_at_a_time_than_there_are_workers():
         return prefers(by_length)(request)
 
     some = [Comparison(prompt=f"{n}", answer="a", reference="bc") for n in range(6)]
-    with Server(reply).running() as server, asking(server) as client:
-        assert len(judge_all(client, some, workers=3)) == 6
+    with Server(reply).running() as server, asking(server, workers=3) as client:
+        assert len(judge_all(client, some)) == 6
     assert server.most == 3
 
 
@@ -217,9 +217,9 @@ def test_one_error_ends_them_all_and_keeps_what_was_answered(tmp_path):
 
     place = tmp_path / "verdicts.jsonl"
     some = [Comparison(prompt=f"{n}", answer="a", reference="bc") for n in range(40)]
-    with Server(reply).running() as server, asking(server) as client:
+    with Server(reply).running() as server, asking(server, workers=1) as client:
         with pytest.raises(TargetError) as error:
-            judge_all(client, some, cache=JudgementCache(place), workers=1)
+            judge_all(client, some, cache=JudgementCache(place))
         assert error.value.exit_code == 4
         assert KEY not in str(error.value)
         assert len(server.requests) < 80
@@ -239,7 +239,7 @@ def test_an_error_wakes_those_that_wait():
 
     some = [Comparison(prompt=p, answer="a", reference="a") for p in ("busy", "bad")]
     with Server(reply).running() as server:
-        client = EndpointClient(Endpoint(url=server.url, model="m"))
+        client = EndpointClient(Endpoint(url=server.url, model="m"), workers=2)
         own = client._http.sleep
 
         def sleep(seconds):
@@ -248,7 +248,7 @@ def test_an_error_wakes_those_that_wait():
 
         client._http.sleep = sleep
         with client, pytest.raises(TargetError, match="400"):
-            judge_all(client, some, workers=2)
+            judge_all(client, some)
     assert woken == [(60, True)]  # the minute did not pass
 
 

@@ -45,6 +45,18 @@ class HeldOutAnswer:
         return bleu(self.document.output, self.text)
 
 
+def other_references(tasks: Sequence[Document]) -> list[HeldOutAnswer]:
+    """Return each document with another reference: of its task's next document, if one differs."""
+    wrong = []
+    for index, document in enumerate(tasks):
+        following = [*tasks[index + 1 :], *tasks[:index]]
+        others = [other for other in following if other.output != document.output]
+        if others:
+            nearest = min(others, key=lambda other: other.task != document.task)
+            wrong.append(HeldOutAnswer(document, nearest.output))
+    return wrong
+
+
 def held_out_answers(
     engine: Engine,
     target: Target,

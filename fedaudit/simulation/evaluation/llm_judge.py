@@ -8,18 +8,22 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement
 from fedaudit.judge.cache import JudgementCache
 from fedaudit.judge.endpoint import EndpointClient
+from fedaudit.judge.local import LocalJudge, plain_chat
 from fedaudit.judge.measurements import rows
-from fedaudit.judge.verdicts import Comparison, judge_all
+from fedaudit.judge.verdicts import Comparison, Judge, judge_all
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.evaluation import utility
 from fedaudit.simulation.evaluation.answers import HeldOutAnswer
-from fedaudit.simulation.evaluation.utility import Judge
 
 VERDICTS = "verdicts.jsonl"
 """The file of a judge's scores, by content, in the run's folder; a study's federations share it."""
 
+CHANCE = 0.5
+"""The share of controls in which a judge that tosses a coin prefers the right answer, at most."""
+
 NOBODY = (
-    "no judge was asked (judge.url is empty): utility is held-out loss, Rouge-L and accuracy, which"
-    " know one reference answer only"
+    "no judge was asked (judge.url and judge.base are empty): utility is held-out loss, Rouge-L and"
+    " accuracy, which know one reference answer only"
 )
 
 
@@ -27,31 +31,66 @@ def check(config: Simulation) -> None:
     """Refuse a judge that cannot be asked, before anything is trained; nothing is asked yet."""
     if endpoint := config.judge.endpoint():
         EndpointClient(endpoint).close()
+    if config.judge.base:
+        from fedaudit.engine.loading.loader import locate
+
+        locate(config.judge.base)
 
 
 @contextmanager
 def open_judge(
     config: Simulation, verdicts: Path, progress: Callable[[str], Progress] = lambda _: no_progress
-) -> Iterator[Judge | None]:
+) -> Iterator[utility.Judge | None]:
     """Give a function that judges answers, None without a judge; it keeps verdicts in `verdicts`.
 
-    Raises TargetError if the endpoint keeps failing; scores given until then are kept.
+    Raises TargetError if an endpoint keeps failing; scores given until then are kept.
     """
-    endpoint = config.judge.endpoint()
-    if endpoint is None:
-        yield None
-        return
-    cache = JudgementCache(verdicts)
-    with EndpointClient(endpoint) as client:
+    with _judge(config) as judge:
+        if judge is None:
+            yield None
+            return
+        cache = JudgementCache(verdicts)
 
         def ask(answers: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
             title = f"judging {scope.get('source')}"
             results = judge_all(
-                client, [*map(_comparison, answers)], cache=cache, progress=progress(title)
+                judge, [*map(_comparison, answers)], cache=cache, progress=progress(title)
             )
-            return rows(results, {**scope, "judge": endpoint.model})
+            return rows(results, {**scope, "judge": judge.model})
 
         yield ask
+
+
+@contextmanager
+def _judge(config: Simulation) -> Iterator[Judge | None]:
+    """Give the judge that the settings name, None where they name none."""
+    if endpoint := config.judge.endpoint():
+        with EndpointClient(endpoint) as client:
+            yield client
+    elif config.judge.base:
+        yield local_judge(config.judge.base, device=config.device, dtype=config.dtype)
+    else:
+        yield None
+
+
+def local_judge(base: str, *, device: str, dtype: str) -> LocalJudge:
+    """Load a model that judges on this machine, by its own chat template if it has one."""
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    loaded = load_base(base, device=device, dtype=dtype)
+    tokenizer = loaded.tokenizer
+
+    def chat(messages: Sequence[Mapping[str, str]]) -> str:
+        return str(
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        )
+
+    return LocalJudge(
+        LocalEngine(loaded),
+        chat=chat if getattr(tokenizer, "chat_template", None) else plain_chat,
+        model=f"{Path(base).name} ({loaded.sha256[:8]})",
+    )
 
 
 def _comparison(answer: HeldOutAnswer) -> Comparison:
@@ -69,9 +108,25 @@ def judge_caveats(config: Simulation, measured: Sequence[Measurement]) -> tuple[
     """Return a report's caveats on who judged its utility; none where no answer was asked."""
     if not any(row.metric in ("rouge_l", "accuracy") for row in measured):
         return ()
-    if not config.judge.url:
+    if not (config.judge.url or config.judge.base):
         return (NOBODY,)
+    model = next((row.scope["judge"] for row in measured if row.plugin == "judge"), "")
+    caveat = (
+        f"held-out answers were judged by {model}, beside their reference answers; another judge"
+        " may find otherwise"
+    )
+    return caveat, *map(_control_caveat, filter(_cannot_tell, measured))
+
+
+def _cannot_tell(row: Measurement) -> bool:
+    """Tell whether a row is of a control in which the right answer is not surely preferred."""
+    control = row.metric == "judge_lose" and row.scope["source"] == utility.CONTROL
+    return control and (row.low is None or row.low <= CHANCE)
+
+
+def _control_caveat(row: Measurement) -> str:
+    found = f"in {row.hits} of {row.n} controls" if row.n else "in no control"
     return (
-        f"held-out answers were judged by {config.judge.model}, beside their reference answers;"
-        " another judge may find otherwise",
+        f"{row.scope['judge']} scored a prompt's reference above that of another prompt {found}: "
+        "its verdicts are not told from chance"
     )

@@ -9,9 +9,16 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean
-from fedaudit.simulation.evaluation.answers import HeldOutAnswer, by_task, held_out_answers
+from fedaudit.simulation.evaluation.answers import (
+    HeldOutAnswer,
+    by_task,
+    held_out_answers,
+    other_references,
+)
 
 TUNED: Mapping[str, object] = {"source": "tuned"}
+CONTROL = "control"
+"""The source of answers that are references of other prompts: a judge should think less of them."""
 
 Judge = Callable[[Sequence[HeldOutAnswer], Mapping[str, object]], Sequence[Measurement]]
 """A function that returns a judge's scores for the answers of the model in the scope."""
@@ -31,7 +38,8 @@ def measure(
     """Return the rows of every (source, target): loss and perplexity over all, tasks apart.
 
     If a source has several models, their mean is measured, document by document; `scope.clients` is
-    their number. The judge reads their answers in turn, one model per document.
+    their number. The judge reads their answers in turn, one model per document, and last of all
+    references of other prompts, as a control of the judge.
     """
     if not documents:
         return []
@@ -49,6 +57,8 @@ def measure(
             turns = enumerate(zip(*answers, strict=True))
             rows += judge([same[turn % len(same)] for turn, same in turns], scope)
         progress(number + 1, len(targets))
+    if judge and (wrong := other_references(tasks)):
+        rows += judge(wrong, {"source": CONTROL})
     return rows
 
 

@@ -1,19 +1,20 @@
 """A simulation's answers before a judge: a real HTTP server that is told what to like."""
 
+import re
 import shutil
 from dataclasses import replace
 
 import pytest
 from chat_server import Server, parts, prefers
 
-from fedaudit.api.errors import TargetError, UsageError
+from fedaudit.api.errors import InputError, TargetError, UsageError
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import template
 from fedaudit.config.options import build
 from fedaudit.data import corpus
 from fedaudit.simulation.config import JudgeSettings, Simulation
 from fedaudit.simulation.evaluation import llm_judge
-from fedaudit.simulation.evaluation.answers import HeldOutAnswer
+from fedaudit.simulation.evaluation.answers import HeldOutAnswer, other_references
 from fedaudit.simulation.runner import prepare, simulate
 
 
@@ -62,7 +63,7 @@ def test_held_out_answers_stand_beside_their_references(many, tmp_path, wise, ou
     with Server(likes).running() as server:
         result = run(asking(config, server), tmp_path / "run")
     rows = verdicts(result)
-    assert {source for _, source in rows} == {"base", "tuned"}
+    assert {source for _, source in rows} == {"base", "tuned", "control"}
     for source in ("base", "tuned"):
         assert rows[outcome, source].n == len(asked)
         whole = rows[outcome, source].hits + rows["judge_tie", source].hits
@@ -72,6 +73,66 @@ def test_held_out_answers_stand_beside_their_references(many, tmp_path, wise, ou
     assert prompts == {f"{document.instruction}\n\n{document.input}" for document in asked}
     assert any("judged by wise" in limit for limit in result.limits)
     assert llm_judge.NOBODY not in result.limits
+
+
+@pytest.mark.parametrize("wise", [True, False])
+def test_only_a_judge_that_can_tell_prefers_the_right_answer_to_another_prompts(
+    many, tmp_path, wise
+):
+    path, config, _ = many
+    shutil.copytree(path, tmp_path / "run")
+    right = {f"{d.instruction}\n\n{d.input}": d.output for d in tasks(path)}
+    likes = prefers(lambda prompt, answer: 9 if wise and answer == right[prompt] else 5)
+    with Server(likes).running() as server:
+        result = run(asking(config, server), tmp_path / "run")
+    control = verdicts(result)["judge_lose", "control"]
+    assert control.n == len(tasks(path))
+    assert control.hits == (control.n if wise else 0)
+    counts = f"in {control.hits} of {control.n} controls"  # too few to tell, whoever judges
+    assert any(counts in limit for limit in result.limits)
+
+
+@pytest.mark.parametrize(("hits", "n", "told"), [(8, 8, False), (6, 8, True), (0, 0, True)])
+def test_a_judge_that_is_not_told_from_a_coin_is_said_to_be(hits, n, told):
+    """Wilson's interval of 8 of 8 begins at 0.676, of 6 of 8 at 0.409."""
+    scope = {"source": "control", "judge": "wise"}
+    how = {"kind": "utility", "plugin": "judge", "metric": "judge_lose", "scope": scope}
+    control = Measurement.rate(hits, n, reason="none", **how)
+    answered = Measurement(kind="utility", plugin="utility", metric="rouge_l", value=1.0)
+    config = Simulation(judge=JudgeSettings(base="fedaudit-nano"))
+    _, *more = llm_judge.judge_caveats(config, [answered, control])
+    assert [("chance" in caveat) for caveat in more] == [True] * told
+
+
+def test_a_control_is_the_reference_of_the_next_prompt_of_its_task_that_has_another():
+    def document(name, output, task):
+        return Document(id=name, text="", instruction=name, output=output, task=task)
+
+    same = [document(n, o, "qa") for n, o in [("a", "1"), ("b", "2"), ("c", "2"), ("d", "3")]]
+    alone = document("e", "9", "summary")
+    found = other_references([same[0], alone, *same[1:]])
+    wrong = {one.document.id: one.text for one in found}
+    assert wrong == {"a": "2", "b": "3", "c": "3", "d": "1", "e": "2"}
+    assert other_references(same[1:3]) == []
+
+
+def test_a_model_on_this_machine_judges_and_is_named_in_the_report(many, tmp_path):
+    path, config, _ = many
+    shutil.copytree(path, tmp_path / "run")
+    config = replace(config, judge=JudgeSettings(base="fedaudit-nano"))
+    result = run(config, tmp_path / "run")
+    rows = verdicts(result)
+    assert rows["judge_malformed", "tuned"].n == len(tasks(path))
+    [judge] = {row.scope["judge"] for row in rows.values()}
+    assert re.fullmatch(r"fedaudit-nano \([0-9a-f]{8}\)", judge)
+    assert any(f"judged by {judge}" in limit for limit in result.limits)
+
+
+def test_a_judge_is_an_endpoint_or_a_model_and_not_both():
+    with pytest.raises(ValueError, match="base and url exclude each other"):
+        JudgeSettings(base="fedaudit-nano", url="http://127.0.0.1:9/v1", model="wise")
+    with pytest.raises(InputError, match="no/such/model"):
+        llm_judge.check(Simulation(judge=JudgeSettings(base="no/such/model")))
 
 
 def test_a_second_run_asks_nothing_and_finds_the_same(many, tmp_path):
@@ -182,7 +243,10 @@ def test_models_of_one_source_are_averaged_document_by_document():
     assert rows["loss"].scope == {"source": "local", "clients": 2}
     assert rows["loss"].low == bootstrap_mean([2.5, 2.5], seed=0).low
     # The judge hears the models in turn, a document each.
-    assert heard == [(["Ann sues Bob", "nothing"], {"source": "local", "clients": 2})]
+    assert heard == [
+        (["Ann sues Bob", "nothing"], {"source": "local", "clients": 2}),
+        (["theft", "Ann sues Bob"], {"source": "control"}),
+    ]
 
 
 def test_an_answers_score_by_hand():
