@@ -63,6 +63,8 @@ class Training:
     epochs: int = 1
     batch_size: int = 8
     accumulation: int = 1
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """How gradients move the weights; the defence `dp` has an optimizer of its own."""
     learning_rate: float = 3e-4
     decay: Decay = "linear"
     """How the rate falls over all rounds together."""

@@ -23,7 +23,7 @@ from fedaudit.simulation.data import datasets
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.data.label_skew import label_skew_caveats
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
-from fedaudit.simulation.evaluation.utility import Judge
+from fedaudit.simulation.evaluation.utility import AnswerJudge
 from fedaudit.simulation.preparation import prepare
 from fedaudit.system.locks import lock_beside
 from fedaudit.system.staging import remove_stale_stages
@@ -255,7 +255,7 @@ def evaluate(
     engine: "LocalEngine",
     progress: Progress,
     *,
-    judge: Judge | None = None,
+    judge: AnswerJudge | None = None,
 ) -> Sequence[Measurement]:
     """Return the held-out utility, after the round `last`, of base, tuned and other models.
 

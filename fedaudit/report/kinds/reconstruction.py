@@ -76,7 +76,8 @@ WHAT = {RATE: "{} records", TOKENS: "the tokens of {} records, without their ord
 
 
 def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
-    name = f"{row.plugin} (client {row.scope.get('client', '')})"
+    what = " tokens" if row.metric == TOKENS else ""
+    name = f"{row.plugin}{what} (client {row.scope.get('client', '')})"
     if row.metric == TOKENS:
         control = _partner(row, rows, TOKENS, {**row.scope, "source": "control"})
         if control is None:

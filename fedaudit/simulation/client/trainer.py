@@ -229,7 +229,8 @@ def _optimize(
     from fedaudit.engine.training.loss import BatchLoss
 
     settings = job.training
-    optimizer = torch.optim.AdamW(
+    kind = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.AdamW
+    optimizer = kind(
         weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
     steps = steps_of(settings, len(job.sequences))

@@ -40,12 +40,12 @@ def check(config: Simulation) -> None:
 @contextmanager
 def open_judge(
     config: Simulation, verdicts: Path, progress: Callable[[str], Progress] = lambda _: no_progress
-) -> Iterator[utility.Judge | None]:
+) -> Iterator[utility.AnswerJudge | None]:
     """Give a function that judges answers, None without a judge; it keeps verdicts in `verdicts`.
 
     Raises TargetError if an endpoint keeps failing; scores given until then are kept.
     """
-    with _judge(config) as judge:
+    with _configured_judge(config) as judge:
         if judge is None:
             yield None
             return
@@ -62,7 +62,7 @@ def open_judge(
 
 
 @contextmanager
-def _judge(config: Simulation) -> Iterator[Judge | None]:
+def _configured_judge(config: Simulation) -> Iterator[Judge | None]:
     """Give the judge that the settings name, None where they name none."""
     if endpoint := config.judge.endpoint():
         with EndpointClient(endpoint) as client:

@@ -20,7 +20,7 @@ TUNED: Mapping[str, object] = {"source": "tuned"}
 CONTROL = "control"
 """The source of answers that are references of other prompts: a judge should think less of them."""
 
-Judge = Callable[[Sequence[HeldOutAnswer], Mapping[str, object]], Sequence[Measurement]]
+AnswerJudge = Callable[[Sequence[HeldOutAnswer], Mapping[str, object]], Sequence[Measurement]]
 """A function that returns a judge's scores for the answers of the model in the scope."""
 
 
@@ -32,7 +32,7 @@ def measure(
     *,
     seed: int,
     max_length: int,
-    judge: Judge | None = None,
+    judge: AnswerJudge | None = None,
     progress: Progress = no_progress,
 ) -> list[Measurement]:
     """Return the rows of every (source, target): loss and perplexity over all, tasks apart.

@@ -114,15 +114,14 @@ class Reconstruction(Attack):
             recovered, metric = [text for text, ids in owned.items() if found.gives(ids)], RATE
             if found.given_up and not recovered:
                 hidden.setdefault(found.given_up, []).append(update)
+            else:
+                rows += self._rows(scope, found, owned, others, recovered)
+            if not recovered:
                 recovered = [text for text, ids in owned.items() if found.has_tokens(ids)]
                 metric = TOKENS
                 rows += self._rates(scope, TOKENS, owned, others, found.has_tokens)
-            else:
-                if found.given_up:
-                    limits.append(
-                        f"{self.name}: {update.name}: {found.given_up}; more may come out."
-                    )
-                rows += self._rows(scope, found, owned, others, recovered)
+            elif found.given_up:
+                limits.append(f"{self.name}: {update.name}: {found.given_up}; more may come out.")
             for text in recovered:
                 name = f"{self.name}-{update.name}-{len(findings) + 1:04d}"
                 evidence = {"text": text, "tokens": len(owned[text]), "rank": found.span.rank}
@@ -399,27 +398,31 @@ def vocabulary_size(model: "PreTrainedModel") -> int:
 def find_tokens(model: "PreTrainedModel", module: str, span: UpdateSpan) -> list[int] | str:
     """Return the tokens of the vocabulary that a change of the first layer is made of, or why none.
 
-    They are those whose inputs lie in the span or, if that is full, the only ones that the change
-    can be a combination of. With rotary positions a place changes nothing before the attention.
+    They are those whose inputs lie in the span. If that is full, or has more directions than tokens
+    inside since rounding hides some, they are the only ones of which the change can be a
+    combination. With rotary positions a place changes nothing before the attention.
     """
     import torch
 
     size = vocabulary_size(model)
-    batches = module_inputs(model, module, [[token] for token in range(size)])
+    words = [[token] for token in range(size)]
+    inside: list[int] = []
     if not span.is_full:
-        inside = _contained(span, batches)
-        return [token for token, fits in enumerate(inside) if fits]
-    if size * span.directions.numel() * span.max_inputs > PRODUCTS:
-        return (
-            f"{_full(1, span)}, and a search for tokens would take more than {PRODUCTS:,} products"
+        fit = _contained(span, module_inputs(model, module, words))
+        inside = [token for token, fits in enumerate(fit) if fits]
+        if len(inside) >= span.rank:
+            return inside
+    tokens, reason = None, f"a search for tokens would take more than {PRODUCTS:,} products"
+    if size * span.directions.numel() * span.max_inputs <= PRODUCTS:
+        inputs = torch.cat([batch.float() for batch in module_inputs(model, module, words)])
+        tokens = recover_inputs(span, inputs)
+        reason = (
+            f"takes more than {span.max_inputs:,} tokens to make up, as after an adaptive "
+            "optimizer, with noise or with more tokens"
         )
-    tokens = recover_inputs(span, torch.cat([batch.float() for batch in batches]))
-    if tokens is None:
-        return (
-            f"{_full(1, span)}, and takes more than {span.max_inputs:,} tokens to make up, as "
-            "after an adaptive optimizer, with noise or with more tokens"
-        )
-    return sorted(tokens)
+    if tokens is None and span.is_full:
+        return f"{_full(1, span)}, and {reason}"
+    return sorted({*inside, *(tokens or ())})
 
 
 def _contained(span: UpdateSpan, batches: "Iterator[torch.Tensor]") -> list[bool]:

@@ -19,6 +19,7 @@ from fedaudit.config import registry
 from fedaudit.engine.loading.loader import load_base, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
+from fedaudit.nano.generator import corpus
 from fedaudit.report.verdict.policy import judge
 from fedaudit.simulation.initialization import plain_config
 
@@ -49,10 +50,11 @@ def trainer(fresh_base, tmp_path):
     adapters.write(tensors_of(model, "made"), options, tmp_path / "start")
     begun = [weight.detach().clone() for weight in weights]
 
-    def train(name, optimizer, texts, count=1):
+    def train(name, optimizer, texts, count=1, together=True):
         for weight, value in zip(weights, begun, strict=True):
             weight.data.copy_(value)
-        steps(optimizer(weights), texts, count)
+        for batch in [texts] if together else [[text] for text in texts]:
+            steps(optimizer(weights), batch, count)
         adapters.write(tensors_of(model, "made"), options, tmp_path / name)
         return RoundUpdate(
             view="client",
@@ -195,6 +197,36 @@ def test_several_steps_give_the_tokens_away_without_their_order(trainer):
         judgement.reason
     )
     assert f"p = {math.comb(26, 2) / math.comb(29, 5):.2g}" in judgement.reason
+
+
+def test_where_no_text_comes_out_though_nothing_is_full_tokens_are_told(trainer):
+    """More inputs reach the second layer than A has rows, but some of them move it too little."""
+    train, start = trainer
+    result = inverted(start, train("a", sgd, [RECORD], count=5), control=documents(EARLIER[0]))
+    rows = by_name(result)
+    assert rows["a", "tuned", "reconstruction_rate"].hits == 0
+    assert rows["a", "tuned", "token_rate"].hits == 1
+    assert rows["a", "control", "token_rate"].hits == 0
+    assert [f.evidence["text"] for f in result.findings] == [RECORD]
+
+
+def test_tokens_are_told_of_a_change_some_of_whose_directions_rounding_hides(trainer):
+    """A step on each of several records: more tokens are behind the change than lie inside it."""
+    train, start = trainer
+    records = sorted({document.text for document in corpus(seed=1, cases=6, documents_per_case=4)})[::3]
+    trained, others = records[:4], documents(*records[4:8])
+    update = train("a", lambda weights: torch.optim.SGD(weights, lr=0.02), trained, together=False)
+    before = {name: one for name, one in adapters.read(start).items() if "lora_A" in name}
+    after = update.read()
+    first = [name for name in sorted(before) if ".layers.0.self_attn." in name]
+    span = update_span([before[n] for n in first], [after[n] - before[n] for n in first])
+    engine = LocalEngine(load_base("fedaudit-nano", device="cpu"))
+    read = {token for tokens in engine.tokenize(trained) for token in tokens.ids[:-1]}
+    assert span.rank < len(read)
+    assert not span.is_full
+    rows = by_name(inverted(start, update, control=others))
+    assert (rows["a", "tuned", "token_rate"].hits, rows["a", "tuned", "token_rate"].n) == (4, 6)
+    assert rows["a", "control", "token_rate"].hits == 0
 
 
 def test_a_search_for_tokens_that_takes_too_long_is_not_begun(trainer, monkeypatch):
