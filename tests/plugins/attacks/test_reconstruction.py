@@ -213,7 +213,8 @@ def test_where_no_text_comes_out_though_nothing_is_full_tokens_are_told(trainer)
 def test_tokens_are_told_of_a_change_some_of_whose_directions_rounding_hides(trainer):
     """A step on each of several records: more tokens are behind the change than lie inside it."""
     train, start = trainer
-    records = sorted({document.text for document in corpus(seed=1, cases=6, documents_per_case=4)})[::3]
+    made = corpus(seed=1, cases=6, documents_per_case=4)
+    records = sorted({document.text for document in made})[::3]
     trained, others = records[:4], documents(*records[4:8])
     update = train("a", lambda weights: torch.optim.SGD(weights, lr=0.02), trained, together=False)
     before = {name: one for name, one in adapters.read(start).items() if "lora_A" in name}
