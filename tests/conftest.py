@@ -128,6 +128,15 @@ def few_federations(monkeypatch):
     monkeypatch.setattr(calibration, "FEDERATIONS", 4)
 
 
+@pytest.fixture
+def few_controls(monkeypatch):
+    """Score a twentieth of the usual control strings, which take most of a small audit's time."""
+    from fedaudit.extraction import prefix_attack
+
+    monkeypatch.setattr(prefix_attack, "CONTROLS", 100)
+    monkeypatch.setattr(prefix_attack, "EXACT_CONTROLS", 100)
+
+
 @pytest.fixture(autouse=True)
 def forked_workers(monkeypatch):
     """Fork fedaudit's worker processes, which otherwise import torch anew; no test needs that."""

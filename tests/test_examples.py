@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import fake_audit
+import fork
 import handmade
 import pytest
 import torch
@@ -38,24 +39,18 @@ def started(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/fedaudit").write_text(f'#!/bin/sh\nexec {helper} "$@"\n')
     (tmp_path / "bin/fedaudit").chmod(0o755)
-    # An example that imports fedaudit starts after the model is replaced.
-    program = """
-import runpy, sys
-import fake_audit
-fake_audit.replace(setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
     helpers = str(Path(fake_audit.__file__).parent)
     env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": helpers}
 
     def start(name, *words):
-        path = EXAMPLES / name
-        command = [path] if path.suffix == ".sh" else [sys.executable, "-c", program, path]
+        command = [str(EXAMPLES / name), *words]
+        if name.endswith(".py"):
+            program = f"import runpy, sys; sys.argv = {command}; "
+            program += "runpy.run_path(sys.argv[0], run_name='__main__')"
+            return fork.program(program, real=False, cwd=tmp_path)
         return subprocess.run(
-            [*map(str, command), *words],
-            cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
 
     return start
 

@@ -64,7 +64,7 @@ def _latin_keys(strings: Iterable[str]) -> set[str]:
     """Return the names in Latin letters; of those with a hyphen, their parts as well."""
     names = {name for name in strings if _LATIN.fullmatch(name) and name[0].isupper()}
     parts = {part for name in names for part in name.split("-") if len(part) > 2}
-    return {name_key(name) for name in names | parts if name_key(name).isascii()}
+    return {key for name in names | parts if (key := name_key(name)).isascii()}
 
 
 def _common_words() -> Iterator[str]:

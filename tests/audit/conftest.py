@@ -4,9 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def few_controls(monkeypatch):
-    """Score a twentieth of the usual control strings, which take most of a small audit's time."""
-    from fedaudit.extraction import prefix_attack
-
-    monkeypatch.setattr(prefix_attack, "CONTROLS", 100)
-    monkeypatch.setattr(prefix_attack, "EXACT_CONTROLS", 100)
+def in_every_test(few_controls):
+    """Let each test have few control strings."""

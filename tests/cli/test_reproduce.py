@@ -9,6 +9,8 @@ from example_report import example
 
 from fedaudit.report.document import dumps
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 PROFILE = """
 name = "small"
 title = "A small study"
@@ -18,24 +20,24 @@ clients = 2
 rounds = 1
 central = false
 workers = 1
-records = { cases = 3, documents_per_case = 4 }
-training = { steps = 4, learning_rate = 5e-3 }
+records = { cases = 3, documents_per_case = 4, tasks = ["record"] }
+training = { steps = 2, learning_rate = 5e-3 }
 [[study]]
 name = "fedavg"
 attacks = ["contextual"]
-options = { contextual = { samples = 3, new_tokens = 8 } }
+options = { contextual = { samples = 2, new_tokens = 3 } }
 quick = true
 [[study]]
 name = "again"
 attacks = ["contextual"]
-options = { contextual = { samples = 3, new_tokens = 8 } }
+options = { contextual = { samples = 2, new_tokens = 3 } }
 attacker = "c1"
 victim = "c0"
 [[study]]
 name = "fedprox"
 simulate = { aggregation = "fedprox" }
 attacks = ["contextual"]
-options = { contextual = { samples = 3, new_tokens = 8 } }
+options = { contextual = { samples = 2, new_tokens = 3 } }
 [[claims]]
 id = "sure"
 source = "nowhere"
@@ -121,7 +123,7 @@ def test_pairs_the_central_model_and_a_masked_federation(run):
 [[study]]
 name = "pairs"
 attacks = ["contextual"]
-options = { contextual = { samples = 3, new_tokens = 8 } }
+options = { contextual = { samples = 2, new_tokens = 3 } }
 matrix = true
 [[study]]
 name = "central"
@@ -131,7 +133,7 @@ model = "central"
 name = "masked"
 simulate = { defenses = [{ name = "scrub", style = "asterisks" }] }
 attacks = ["contextual"]
-options = { contextual = { samples = 3, new_tokens = 8 } }
+options = { contextual = { samples = 2, new_tokens = 3 } }
 """
     )
     done = run("reproduce", "more.toml", "--json", "more.json", "--quiet")

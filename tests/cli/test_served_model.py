@@ -11,6 +11,8 @@ from hash_model import HashModel
 
 from fedaudit.report.document import validate
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 KEY = "sk-secret-4711-key"
 OPTIONS = ("--set", "endpoint.base=plain", "--set", "endpoint.tokenizer=fedaudit-nano")
 NUMBERS = ("value", "low", "high", "n", "hits")

@@ -17,7 +17,7 @@ from fedaudit.joint.intersection import padded_size
 from fedaudit.joint.keys import asked_keys, text_keys
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
-LESS = ("--set", "contextual.samples=4")
+LESS = ("--set", "contextual.samples=2")
 NAMES = ("a", "b", "c")
 rows = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/joint_equality.py"))["counts"]
 
