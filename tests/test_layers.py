@@ -3,7 +3,8 @@
 import ast
 import runpy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -39,11 +40,17 @@ PLUGINS = [module for module in MODULES if module not in CORE]
 NAMES = {name.removesuffix(".__init__") for name, _ in MODULES}
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+PATHS = dict(MODULES)
 
 
-TREES = {name: parsed(path) for name, path in MODULES}
+def parsed(name: str) -> ast.Module:
+    return ast.parse(PATHS[name].read_text("utf-8"))
+
+
+@cache
+def imported_by(name: str) -> tuple[str, ...]:
+    """Return what a module imports anywhere in it."""
+    return tuple(imports(name, parsed(name)))
 
 
 def imports(name: str, tree: ast.AST) -> Iterator[str]:
@@ -111,7 +118,7 @@ def test_every_room_has_a_layer():
 def test_the_core_imports_downwards_and_no_plugin():
     wrong = []
     for name, _ in CORE:
-        for imported in imports(name, TREES[name]):
+        for imported in imported_by(name):
             top = imported.partition(".")[0]
             upwards = top == "fedaudit" and room(imported) != room(name)
             if top in {"fedaudit_plugins", "plugins"} or (
@@ -125,16 +132,13 @@ def test_plugins_keep_out_of_what_runs_them():
     assert not [
         f"{name} imports {imported}"
         for name, _ in PLUGINS
-        for imported in imports(name, TREES[name])
+        for imported in imported_by(name)
         if imported.partition(".")[0] == "fedaudit" and room(imported) in PLUGINS_KEEP_OUT
     ]
 
 
 def test_no_modules_import_each_other():
-    graph = {
-        name.removesuffix(".__init__"): set(imports(name, tree)) & NAMES
-        for name, tree in TREES.items()
-    }
+    graph = {name.removesuffix(".__init__"): set(imported_by(name)) & NAMES for name in PATHS}
     assert circles(graph) == []
 
 
@@ -152,12 +156,15 @@ def test_circles_are_found():
 
 
 def test_models_are_imported_with_a_module_in_the_engine_only():
-    wrong = []
-    for name, path in MODULES:
-        heavy = {i for i in imports(name, at_start(parsed(path))) if i.partition(".")[0] in HEAVY}
-        if heavy and not name.startswith("fedaudit.engine."):
-            wrong.append(f"{name} imports {heavy}")
-    assert not wrong
+    def heavy(found: Iterable[str]) -> set[str]:
+        return {one for one in found if one.partition(".")[0] in HEAVY}
+
+    assert not [
+        f"{name} imports {early}"
+        for name in PATHS
+        if not name.startswith("fedaudit.engine.") and heavy(imported_by(name))
+        if (early := heavy(imports(name, at_start(parsed(name)))))
+    ]
 
 
 def test_the_checks_see_through_every_way_to_import():

@@ -104,6 +104,7 @@ def test_an_attackers_questions_are_asked_once():
 OUTPUTS = st.lists(st.sampled_from([n for names in NAMES.values() for n in names]), min_size=2)
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(OUTPUTS, st.permutations(list(DATA)), st.integers(1, 3))
 def test_a_pair_is_what_the_attack_finds_alone(says, order, samples):
     """The fast path against the slow one: the attack run for every pair by itself."""
@@ -115,7 +116,7 @@ CHANCES = st.dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(CHANCES, st.permutations(list(DATA)), st.integers(1, 3))
 def test_a_computed_pair_is_what_the_attack_computes_alone(gives, order, samples):
     def chance(target, prompt, string):

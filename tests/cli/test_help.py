@@ -45,7 +45,7 @@ def test_help_imports_nothing_heavy(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["plugins"], ["plugins", "contextual"], ["profiles"], ["profiles", "fed_pii"]],
+    [["plugins"], ["plugins", "contextual"], ["profiles", "fed_pii"]],
     ids=" ".join,
 )
 def test_listing_what_is_installed_loads_no_model_library(arguments):

@@ -19,6 +19,9 @@ PAIRS = [(kind, command) for kind, (_, commands) in user_files.KINDS.items()
          for command in commands]  # fmt: skip
 CASES = int(os.environ.get("FUZZ_CASES", "1"))
 """Of all kinds and commands together; one of each in `make test`."""
+SLOW = (("globs", "attribute"), ("globs", "audit"), ("globs", "watermark make"),
+        ("errors", "watermark make"), ("objects", "audit"))  # fmt: skip
+"""Of these commands `make test` runs the other kinds."""
 SHARES = {pair: user_files.SHARES.get(pair[1], 5) for pair in PAIRS}
 
 
@@ -53,7 +56,14 @@ def _filled(place):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("kind", "command"), PAIRS, ids=[f"{k}-{c}" for k, c in PAIRS])
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.oracle] * (CASES == 1 and pair in SLOW))
+        for pair in PAIRS
+    ],
+    ids=["-".join(pair) for pair in PAIRS],
+)
 def test_a_kind_on_a_command(place, kind, command):
     ends = Counter()
     for number in range(ceil(CASES * SHARES[kind, command] / sum(SHARES.values()))):

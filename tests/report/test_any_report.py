@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from example_report import HOSTILE
 from gated_report import report
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
@@ -127,6 +127,7 @@ def shown(document):
     return file.getvalue(), html.render(document), markdown.render(document)
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(measurements() | attributions(), max_size=12))
 def test_any_rows_can_be_shown(rows):
     document = report(rows)
@@ -165,8 +166,14 @@ def test_a_table_of_nothing_is_not_shown():
         assert "filters of made-up examples" not in text
 
 
-@pytest.mark.parametrize("kind", [*sorted(OURS), "own_kind"])
-@pytest.mark.parametrize("scope", [{}, {"source": "tuned", "label": "PERSON"}])
+@pytest.mark.parametrize(
+    ("kind", "scope"),
+    [
+        *((kind, {"source": "tuned", "label": "PERSON"}) for kind in sorted(OURS)),
+        *((kind, {}) for kind in ("extraction", "own_kind")),
+    ],
+    ids=str,
+)
 def test_a_metric_that_no_table_knows_stands_among_the_others(kind, scope):
     row = Measurement(
         kind=kind,
