@@ -30,7 +30,7 @@ def run(monkeypatch, capfd, tmp_path):
         change(tmp_path / name, seed)
     rng = random.Random(1)
     lines = [
-        json.dumps({"text": f"Case {n}: {' '.join(rng.choices(WORDS, k=30))}"}) + "\n"
+        json.dumps({"text": f"Case {n}: {' '.join(rng.choices(WORDS, k=20))}"}) + "\n"
         for n in range(OWN + HELD_OUT)
     ]
     rng.shuffle(lines)
@@ -139,13 +139,13 @@ def test_what_is_missing_is_named(run, monkeypatch):
 
 
 def test_canaries_have_a_line_of_their_own(run, monkeypatch):
-    words = ("--count", 20, "--client", "c0", "--seed", 5, "--controls", 0)
+    words = ("--count", 8, "--client", "c0", "--seed", 5, "--controls", 0)
     assert run("canary", "make", "--out", "c.json", *words, "--corpus", "ours.jsonl").code == 0
     answer_as(monkeypatch, {"before": 1.0})
     shown = run(*ASKED, *RETRAINED, "--canaries", "c.json", "--out", "out")
     rows = [r for r in report("out")["measurements"] if r["scope"].get("unit") == "canary"]
     assert {r["scope"]["model"] for r in rows} == {"after", "before", "retrained"}
-    assert "20 canaries" in shown.out
+    assert "8 canaries" in shown.out
     told = json.loads(Path("c.json").read_text())["canaries"]
     text = shown.out + Path("out/report.json").read_text()
     assert not any(one["secret"] in text for one in told)

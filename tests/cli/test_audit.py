@@ -36,9 +36,24 @@ def report(folder="out"):
     return found
 
 
-def test_an_audit_ends_in_one_report_a_page_and_a_verdict(here, run):
-    done = run(*AUDIT, "--out", "out")
-    found = report()
+@pytest.fixture(scope="module")
+def first():
+    """Return an empty dict; the first test that asks for an audit puts it there."""
+    return {}
+
+
+@pytest.fixture
+def audited(here, run, first, tmp_path_factory):
+    """Return what an audit printed whose report lies in the folder `out`."""
+    if not first:
+        first["done"] = run(*AUDIT, "--out", "out")
+        first["at"] = shutil.copytree("out", tmp_path_factory.mktemp("audited") / "out")
+    shutil.copytree(first["at"], "out", dirs_exist_ok=True)
+    return first["done"]
+
+
+def test_an_audit_ends_in_one_report_a_page_and_a_verdict(audited):
+    done, found = audited, report()
     assert done.code == {"pass": 0, "fail": 1, "inconclusive": 7}[found["verdict"]["status"]]
     assert found["run"]["command"] == "audit"
     assert {row["plugin"] for row in found["measurements"]} >= {"contextual", "ranking", "verbatim"}
@@ -169,8 +184,8 @@ def test_what_the_attacker_has_itself_is_not_inferred_of_a_victim(here, run):
     assert "the attacker or another member has all of the victim's records" in found["reason"]
 
 
-def test_every_judgement_names_its_limit_and_its_row(here, run):
-    run(*AUDIT, "--out", "out", "--quiet")
+@pytest.mark.usefixtures("audited")
+def test_every_judgement_names_its_limit_and_its_row():
     judged = report()["verdict"]["judgements"]
     assert {"leak", "inference"} <= {one["rule"] for one in judged}
     rows = report()["measurements"]
@@ -192,9 +207,8 @@ def test_what_is_declared_is_in_the_report_and_nothing_else(here, run):
     assert "the declared release (api-text) does not give" in inference["reason"]
 
 
-def test_the_policy_makes_the_verdict(here, run):
+def test_the_policy_makes_the_verdict(audited, run):
     Path("lax.toml").write_text("extraction = 0.9\nmemorization = 0.9\ndetectable = 0.99\n")
-    one = run(*AUDIT, "--out", "default", "--quiet")
     two = run(*AUDIT, "--out", "strict", "--quiet", "--policy", "strict")
     lax = run(*AUDIT, "--out", "lax", "--quiet", "--policy", "lax.toml")
     rules = {one["rule"] for one in report("strict")["verdict"]["judgements"]}
@@ -202,10 +216,10 @@ def test_the_policy_makes_the_verdict(here, run):
     assert report("lax")["verdict"]["policy"]["extraction"] == 0.9
     leaks = [
         [j["status"] for j in report(f)["verdict"]["judgements"] if j["rule"] == "leak"]
-        for f in ("default", "lax")
+        for f in ("out", "lax")
     ]
     assert leaks[0] != leaks[1]
-    assert {one.code, two.code, lax.code} <= {0, 1, 7}
+    assert {audited.code, two.code, lax.code} <= {0, 1, 7}
 
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(here, run):
@@ -221,10 +235,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(here, run):
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_no_text_says_anonymous_or_compliant(here, run):
-    done = run(*AUDIT, "--out", "out")
+def test_no_text_says_anonymous_or_compliant(audited, run):
     run("report", "out", "--format", "markdown", "--out", "out.md")
-    for text in (done.out, Path("out/report.html").read_text(), Path("out.md").read_text()):
+    for text in (audited.out, Path("out/report.html").read_text(), Path("out.md").read_text()):
         assert "anonym" not in text.lower()
         assert "complian" not in text.lower()
 
@@ -237,14 +250,14 @@ def test_markdown_and_html_have_context_coverage_and_judgements(here, run):
             assert word in text
 
 
-def test_a_killed_audit_goes_on_and_comes_to_the_same(here, run):
-    run(*AUDIT, "--out", "whole", "--quiet")
-    stopped = fork.run(*AUDIT, "--out", "out", "--quiet", point=60)
+@pytest.mark.usefixtures("audited")
+def test_a_killed_audit_goes_on_and_comes_to_the_same(run):
+    stopped = fork.run(*AUDIT, "--out", "again", "--quiet", point=60)
     assert stopped.returncode == -signal.SIGKILL
-    done = run(*AUDIT, "--out", "out", "--quiet", "--resume")
+    done = run(*AUDIT, "--out", "again", "--quiet", "--resume")
     assert done.code in (0, 1, 7)
-    assert report("out")["measurements"] == report("whole")["measurements"]
-    assert report("out")["run"]["resumed_from"]
+    assert report("again")["measurements"] == report("out")["measurements"]
+    assert report("again")["run"]["resumed_from"]
 
 
 def test_a_step_that_cannot_be_made_stops_no_other(here, run):
@@ -354,8 +367,8 @@ def test_a_policy_may_leave_flags_unjudged(marked, run):
     assert any(row["kind"] == "attribution" for row in report()["measurements"])
 
 
-def test_every_pair_and_memorization_are_part_of_a_whole_audit(marked, run):
-    (marked / "owner/watermark.json").unlink()
+def test_every_pair_and_memorization_are_part_of_a_whole_audit(here, run):
+    fake_audit.keep_documents(handmade.write(here / "fed", clients=3, rounds=1).path)
     done = run("audit", "fed", *SMALL, "--out", "out", "--quiet")
     assert done.code in (1, 7), done.err
     pairs = {
@@ -363,15 +376,16 @@ def test_every_pair_and_memorization_are_part_of_a_whole_audit(marked, run):
         for row in report()["measurements"]
         if row["plugin"] == "contextual" and "attacker" in row["scope"]
     }
-    assert len(pairs) == 7 * 6
+    assert len(pairs) == 3 * 2
     ids = [one["id"] for one in report()["findings"]]
     assert len(set(ids)) == len(ids)
     steps = report()["run"]["config"]["steps"]
     assert list(steps) == ["extraction", "inference", "memorization", "pairs"]  # sorted in the file
 
 
-def test_two_audits_beside_each_other(here, run):
-    run(*AUDIT, "--out", "one", "--quiet")
+@pytest.mark.usefixtures("audited")
+def test_two_audits_beside_each_other(run):
+    Path("out").rename("one")
     run(*AUDIT, "--out", "two", "--quiet", "--seed", "1")
     done = run("compare", "one", "two/report.json", "--json", "difference.json")
     assert done.code == 0

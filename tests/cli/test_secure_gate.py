@@ -16,16 +16,28 @@ SMALL = (
     "--set=clients=2",
     "--set=rounds=2",
     "--set=training.steps=16",
-    "--set=records.cases=6",
-    "--set=records.documents_per_case=6",
-    "--set=evaluated=6",
+    "--set=training.batch_size=4",
+    "--set=training.max_length=96",
+    '--set=training.targets=["q_proj", "v_proj"]',
+    "--set=records.cases=4",
+    "--set=records.documents_per_case=5",
+    "--set=evaluated=3",
     '--set=defenses=[{name="secure_gate", budget=4, query=4}]',
     "--set=workers=1",
 )
 RUN = Path("runs/secure_gate")
 KEYS = "defense/c0/keys.json"
 TAU = 'defenses=[{name="secure_gate", tau=1.5}]'
-ASK = ("infer", "--data", RUN / "data/c0.jsonl", "--quiet", "--candidates", 8)
+ASK = (
+    "infer",
+    "--data",
+    RUN / "data/c0.jsonl",
+    "--quiet",
+    "--candidates",
+    8,
+    "--set",
+    "ranking.sentences=12",
+)
 
 
 @pytest.fixture(scope="module")

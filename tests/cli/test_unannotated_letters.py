@@ -2,8 +2,6 @@
 
 import json
 
-import fake_audit
-import fork
 import pytest
 from command import Command
 
@@ -24,27 +22,31 @@ AUDIT = ("extract", "--prefixes", "own.jsonl", "--victim", "letters.jsonl", "--q
 
 
 @pytest.fixture
-def here(tmp_path):
-    fake_audit.written(tmp_path)
+def letters(here):
+    """Return a folder with the letters, an adapter, and a model that costs nothing to ask."""
     lines = [json.dumps({"id": f"r{n}", "text": text}) for n, text in enumerate(LETTERS)]
-    (tmp_path / "letters.jsonl").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    (here / "letters.jsonl").write_text("\n".join(lines) + "\n")
+    return here
 
 
-def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the_verdict(here):
-    done = fork.run(*AUDIT, *PATTERNS, cwd=here, env={"COLUMNS": "200"})
-    assert done.returncode in (0, 1, 7), done.stderr
-    report = json.loads((here / "out/report.json").read_text())
+def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the_verdict(
+    letters, run, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", "200")
+        done = run(*AUDIT, *PATTERNS)
+    assert done.code in (0, 1, 7), done.err
+    report = json.loads((letters / "out/report.json").read_text())
     targets = {row["scope"]["label"]: row["n"] for row in report["measurements"]
                if row["metric"] == "coverage" and row["scope"].get("source") == "tuned"
                and "label" in row["scope"]}  # fmt: skip
     assert targets["CASE_NO"] == targets["WARD_NO"] == len(LETTERS)
-    forms = {"terminal": done.stdout}
+    forms = {"terminal": done.out}
     for form in ("markdown", "annex", "html"):
         words = ("--out", f"{form}.html") if form in ("annex", "html") else ()
-        shown = fork.run("report", "out", "--format", form, *words, cwd=here)
-        assert shown.returncode == 0, shown.stderr
-        forms[form] = (here / words[1]).read_text() if words else shown.stdout
+        shown = run("report", "out", "--format", form, *words)
+        assert shown.code == 0, shown.err
+        forms[form] = (letters / words[1]).read_text() if words else shown.out
     for form, shown_text in forms.items():
         text = " ".join(shown_text.replace("\\", "").split())
         told = text.index("Not looked for, so nothing is known of them")
@@ -52,12 +54,12 @@ def test_two_patterns_make_targets_and_what_was_not_looked_for_stands_before_the
         assert "CASE_NO, WARD_NO" in text[:told].rpartition("The records were not annot")[2], form
         if form in ("terminal", "markdown"):
             assert told < text.index("Verdict"), form
-    first_screen = "\n".join(done.stdout.splitlines()[:24])
+    first_screen = "\n".join(done.out.splitlines()[:24])
     assert "Not looked for, so nothing is known of them" in " ".join(first_screen.split())
     assert "names.ner=installed" in first_screen
 
 
-def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(here):
+def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(letters, run):
     said = []
     for words in (
         (*AUDIT, *PATTERNS),
@@ -73,10 +75,10 @@ def test_no_planted_string_is_in_an_artefact_a_log_line_or_an_error(here):
         ("report", "out", "--format", "terminal"),
         ("extract", "--prefixes", "letters.jsonl", "--target", "no/model", "--quiet", *PATTERNS),
     ):  # fmt: skip
-        done = fork.run(*words, cwd=here)
-        assert done.returncode in (0, 1, 2, 3, 7), done
-        said.append(done.stdout + done.stderr)
-    made = [path for path in here.rglob("*")
+        done = run(*words)
+        assert done.code in (0, 1, 2, 3, 7), done
+        said.append(done.out + done.err)
+    made = [path for path in letters.rglob("*")
             if path.is_file() and path.name not in ("letters.jsonl", "own.jsonl", "victim.jsonl",
                                                     "log")]  # fmt: skip
     assert len(made) > 12
