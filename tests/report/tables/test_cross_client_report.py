@@ -5,7 +5,7 @@ from io import StringIO
 
 import pytest
 from example_report import HOSTILE, coverage, example, extraction, number
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -157,6 +157,7 @@ def test_without_a_base_what_came_out_at_all_is_shown():
 NAMES = st.sampled_from(["c0", "c1", "attacker", "victim", "base", *HOSTILE.values()]) | st.none()
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 9)), max_size=6))
 def test_any_pairs_can_be_shown(drawn):
     rows = [row for a, v, hits in drawn for row in pair(a, v, hits)]

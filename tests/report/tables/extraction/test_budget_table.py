@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from example_report import HOSTILE
 from gated_report import printed, rate, report, table, titles
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from svg_shapes import drawn_lines
@@ -223,6 +223,7 @@ def strange(draw):
     )
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(st.lists(strange(), max_size=8))
 def test_any_sweep_can_be_shown(rows):
     document = report(rows)
