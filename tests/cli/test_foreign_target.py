@@ -16,6 +16,8 @@ from foreign_layouts import (
     trainer,
 )
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 RUN = make_run(rounds=(1, 2))
 RECORDS = {
     "ours": ["Claimant: Ann Lee, of 12 Mill Road", "Patient: Bo Chen, of 4 High Street"],
@@ -46,7 +48,14 @@ def extract(run, target, out, *more):
 
 @pytest.mark.parametrize(
     "write",
-    [flowertune, openfedllm, shepherd, trainer, peft_folders],
+    [
+        flowertune,
+        shepherd,
+        *(
+            pytest.param(write, marks=pytest.mark.oracle)
+            for write in (openfedllm, trainer, peft_folders)
+        ),
+    ],
     ids=lambda write: write.__name__,
 )
 def test_an_audit_of_a_foreign_folder_is_that_of_a_federation(run, tmp_path, write):

@@ -179,6 +179,7 @@ def test_a_hub_id_that_a_federation_s_file_names_is_not_fetched(run, monkeypatch
     assert not asked
 
 
+@pytest.mark.oracle  # in this process, with less time, it is one of the models above
 def test_the_real_command_in_time_and_room(run):
     """Half of what is left of 20 seconds and 2 GiB is for a busy machine."""
     retold(model() / "tokenizer.json", normalizer=growing(6))

@@ -14,6 +14,7 @@ from fedaudit.report.document import validate
 
 C0 = "runs/fed_pii/data/c0.jsonl"
 ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
+FEW = (*ASK, "--set", "ranking.sentences=12")
 
 
 @pytest.fixture
@@ -76,16 +77,16 @@ def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
     lines = Path(C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     Path("shuffled.jsonl").write_text("".join(lines))
-    run(*ASK, "--out", "a")
-    run(*ASK, "--out", "b", "--batch-size", 3, "--data", "shuffled.jsonl")
+    run(*FEW, "--out", "a")
+    run(*FEW, "--out", "b", "--batch-size", 3, "--data", "shuffled.jsonl")
     assert figures("a/report.json") == figures("b/report.json")
-    run.refused(3, *ASK, "--out", "a", "--seed", 9, says="another run")
+    run.refused(3, *FEW, "--out", "a", "--seed", 9, says="another run")
 
 
 def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
     documents = corpus.read(Path(C0), template("fed_pii"))
     secrets = {text for d in documents for text, _ in d.strings() if len(text) > 3}
-    shown = run(*ASK, "--out", "audit", "--reveal")
+    shown = run(*FEW, "--out", "audit", "--reveal")
     for form in ("html", "markdown"):
         assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
     texts = [shown.out, shown.err]
@@ -139,8 +140,8 @@ def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(
     here, run, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own/config"))
-    run(*ASK)
-    run(*ASK, "--out", "elsewhere")
+    run(*FEW)
+    run(*FEW, "--out", "elsewhere")
     assert [p.name for p in (tmp_path / "own/config").iterdir()] == ["redaction-key"]
     assert (tmp_path / "own/config").stat().st_mode & 0o777 == 0o700
     for folder in ("runs", "elsewhere"):

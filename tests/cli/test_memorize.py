@@ -16,7 +16,7 @@ from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.report.document import validate
 
-FEW = ("--prefix-length", 6, "--new-tokens", 24, "--sample", 30, "--device", "cpu", "--quiet")
+FEW = ("--prefix-length", 6, "--new-tokens", 24, "--sample", 12, "--device", "cpu", "--quiet")
 
 
 @pytest.fixture

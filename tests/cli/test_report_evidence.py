@@ -20,6 +20,8 @@ from fedaudit.report.document import write
 from fedaudit.report.run_header import build_report
 from fedaudit.system.files import make_folder
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 SMALL = ("--set", "contextual.samples=1", "--set", "contextual.new_tokens=4")
 
 

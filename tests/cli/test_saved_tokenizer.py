@@ -17,6 +17,8 @@ from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.system.files import sha256
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 CHAT = (
     "{% for m in messages %}<s>[{{ m['role'] }}] {{ m['content'] }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<s>[reply] {% endif %}"

@@ -123,7 +123,7 @@ def run(monkeypatch, capfd, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(quarantine, "SECONDS", 2.0)
-    monkeypatch.setattr(module_patterns, "SECONDS", 2.0)
+    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     Path("own.jsonl").write_text(json.dumps(RECORD) + "\n")
     return Command(monkeypatch, capfd)
 

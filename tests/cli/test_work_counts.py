@@ -34,7 +34,7 @@ def opened(monkeypatch):
 
 
 def test_an_audit_of_many_clients_reads_each_file_once(tmp_path, opened, monkeypatch):
-    run = handmade.write(tmp_path / "run", clients=20, rounds=40).path
+    run = handmade.write(tmp_path / "run", clients=8, rounds=10).path
     fake_audit.keep_documents(run)
     opened.clear()
     federations = []
@@ -47,7 +47,7 @@ def test_an_audit_of_many_clients_reads_each_file_once(tmp_path, opened, monkeyp
     prepared.session(tmp_path / "out")
     assert federations == [run]
     counts = {name: n for name, n in opened.items() if name.startswith(str(run))}
-    assert len(counts) > 20 * 40  # the manifest, the documents, every client's adapters
+    assert len(counts) > 8 * 10  # the manifest, the documents, every client's adapters
     assert set(counts.values()) == {1}
 
 
@@ -69,7 +69,8 @@ def test_a_simulation_is_prepared_once_and_loads_its_base_once(tmp_path, monkeyp
     counted(folders, "open_federation")
     counted(runner, "open_federation")
     run = Command(monkeypatch, capfd)
-    settings = ["workers=1", "rounds=1", "training.steps=1", "central=false", "evaluated=2"]
+    settings = ["workers=1", "rounds=1", "training.steps=1", "central=false", "evaluated=2",
+                "clients=2", "records.cases=3", "records.documents_per_case=4"]  # fmt: skip
     options = [part for setting in settings for part in ("--set", setting)]
     words = ("simulate", "--profile", "fed_pii", "--device", "cpu", "--out", tmp_path / "run")
     assert not run(*words, *options).code
