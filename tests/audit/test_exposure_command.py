@@ -18,6 +18,7 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 
 AUDIT = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
+SAMPLED = (*AUDIT, "--space-limit", 10, "--references", 150)
 
 
 @pytest.fixture
@@ -90,13 +91,13 @@ def test_secrets_that_were_learned_are_found_and_no_others(run, monkeypatch):
 def test_no_secret_is_shown_unless_it_is_asked_for(run, monkeypatch):
     every = [one.secret for one in canary_file.read(Path("c.json")).canaries]
     answer_as(monkeypatch, every[:6])
-    shown = run("canary", "measure", "c.json", *AUDIT, "--out", "m")
+    shown = run("canary", "measure", "c.json", *SAMPLED, "--out", "m")
     text = Path("m/report.json").read_text() + shown.out + shown.err
     digits = "".join(filter(str.isdigit, text))
     assert not any(secret in text for secret in every)
     assert not any(secret.replace(" ", "") in digits for secret in every[:6])
     assert not Path("m/revealed.jsonl").exists()
-    run("canary", "measure", "c.json", *AUDIT, "--out", "n", "--reveal")
+    run("canary", "measure", "c.json", *SAMPLED, "--out", "n", "--reveal")
     lines = Path("n/revealed.jsonl").read_text().splitlines()
     assert {json.loads(line)["text"] for line in lines} >= {one.secret for one in often()}
     assert Path("n/revealed.jsonl").stat().st_mode & 0o077 == 0
@@ -104,15 +105,14 @@ def test_no_secret_is_shown_unless_it_is_asked_for(run, monkeypatch):
 
 def test_a_model_that_learned_nothing_is_not_failed(run, monkeypatch):
     answer_as(monkeypatch)
-    shown = run("canary", "measure", "c.json", *AUDIT, "--out", "m")
+    shown = run("canary", "measure", "c.json", *SAMPLED, "--out", "m")
     assert shown.code == 7, shown
     assert "too few secrets" in " ".join(shown.out.split())
 
 
 def test_a_sample_of_the_space_sees_the_same_and_is_extrapolated(run, monkeypatch):
     answer_as(monkeypatch, [one.secret for one in often()])
-    words = ("--space-limit", 10, "--references", 150)
-    shown = run("canary", "measure", "c.json", *AUDIT, "--out", "m", *words)
+    shown = run("canary", "measure", "c.json", *SAMPLED, "--out", "m")
     found = report("m")
     first = row(found, "maximal_exposure", source="tuned", times=16)
     assert (shown.code, first["hits"], first["chance"]) == (1, 2, 1 / 151)
@@ -125,7 +125,7 @@ def test_a_sample_of_the_space_sees_the_same_and_is_extrapolated(run, monkeypatc
 
 def test_what_was_stopped_goes_on_with_the_same_numbers(run, monkeypatch):
     answer_as(monkeypatch, [one.secret for one in often()])
-    assert run("canary", "measure", "c.json", *AUDIT, "--out", "m").code == 1
+    assert run("canary", "measure", "c.json", *SAMPLED, "--out", "m").code == 1
     asked, score = [], FakeEngine.score_groups
 
     def stopped(self, target, groups, **options):
@@ -135,9 +135,9 @@ def test_what_was_stopped_goes_on_with_the_same_numbers(run, monkeypatch):
         return score(self, target, groups, **options)
 
     monkeypatch.setattr(FakeEngine, "score_groups", stopped)
-    assert run("canary", "measure", "c.json", *AUDIT, "--out", "n").code == 6
+    assert run("canary", "measure", "c.json", *SAMPLED, "--out", "n").code == 6
     tuned = asked.count("tuned")
-    again = run("canary", "measure", "c.json", *AUDIT, "--out", "n", "--resume")
+    again = run("canary", "measure", "c.json", *SAMPLED, "--out", "n", "--resume")
     assert again.code == 1, again
     assert asked.count("tuned") == tuned  # kept, and not asked again
     assert report("n")["measurements"] == report("m")["measurements"]
@@ -147,10 +147,17 @@ def test_what_was_stopped_goes_on_with_the_same_numbers(run, monkeypatch):
 def test_the_commitment_is_checked(run, monkeypatch):
     answer_as(monkeypatch)
     own = canary_file.commitment(canary_file.read(Path("c.json")))
-    assert run("canary", "measure", "c.json", *AUDIT, "--out", "m", "--commitment", own).code == 7
+    assert run("canary", "measure", "c.json", *SAMPLED, "--out", "m", "--commitment", own).code == 7
     assert not any("commitment" in line for line in report("m")["limits"])
     run.refused(
-        3, "canary", "measure", "c.json", *AUDIT, "--commitment", "0" * 64, says="not the file that"
+        3,
+        "canary",
+        "measure",
+        "c.json",
+        *SAMPLED,
+        "--commitment",
+        "0" * 64,
+        says="not the file that",
     )
 
 

@@ -19,19 +19,21 @@ from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.report.document import validate
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 SMALL = (
     "--set=clients=2",
     "--set=rounds=2",
     "--set=training.steps=12",
-    "--set=records.cases=4",
-    "--set=records.documents_per_case=6",
-    "--set=evaluated=6",
+    "--set=records.cases=3",
+    "--set=records.documents_per_case=4",
+    "--set=evaluated=3",
 )
 
 QUICK = (
     *SMALL,
-    "--set=training.steps=4",
-    "--set=evaluated=2",
+    "--set=training.steps=2",
+    "--set=evaluated=1",
     "--set=central=false",
     "--set=workers=1",
 )
@@ -57,8 +59,8 @@ def here(folder, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def attacked(folder):
     """That directory with an audit in `audit`, and what the command printed."""
-    words = (*ATTACK[:-1], "--json", "out.json", "--out", "audit", "--reveal")
-    return fork.fedaudit(*words, cwd=folder)
+    words = ["fedaudit", *ATTACK[:-1], "--json", "out.json", "--out", "audit", "--reveal"]
+    return fork.program(FEW_CONTROLS.format(words=words), real=True, cwd=folder)
 
 
 @pytest.fixture
@@ -69,6 +71,14 @@ def audited(attacked, folder, here):
     return attacked
 
 
+FEW_CONTROLS = """
+import sys
+from fedaudit.extraction import prefix_attack
+from fedaudit.__main__ import main
+prefix_attack.CONTROLS = 100
+sys.argv = {words}
+main()
+"""
 C0, C1 = "runs/fed_pii/data/c0.jsonl", "runs/fed_pii/data/c1.jsonl"
 ATTACK = ("extract", "--prefixes", C0, "--victim", C1, "--quiet")
 
@@ -255,6 +265,8 @@ def refuse(*words, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
 socket.getaddrinfo = refuse
 from fedaudit.cli import main
+from fedaudit.extraction import prefix_attack
+prefix_attack.CONTROLS = 100
 for words in " ".join(sys.argv[1:]).split(" then "):
     sys.argv = ["fedaudit", *words.split()]
     try:
@@ -293,7 +305,7 @@ def test_other_data_under_the_same_name_is_another_run(here, run):
     words = (*words, "--target", "fedaudit-nano")
     assert run(*words).code in (0, 1, 7)
     assert run(*words).code in (0, 1, 7), "the same run again"
-    Path("a.jsonl").write_text("".join(lines[:8]))
+    Path("a.jsonl").write_text("".join(lines[:2]))
     run.refused(3, *words, says="another run")
 
 
@@ -305,7 +317,7 @@ def test_nobody_reading_is_no_finding(here):
 
 
 def test_an_interrupt_ends_with_its_exit_code_and_goes_on_later(here):
-    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *QUICK, "--set=rounds=8"]
+    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *QUICK, "--set=rounds=4"]
     with open("said", "w+") as said:
         process = fork.start(fork.real, words, err=said)
         while not (here / "stopped/rounds/001/global").exists():
