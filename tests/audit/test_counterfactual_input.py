@@ -23,7 +23,12 @@ def told(monkeypatch, capfd, tmp_path):
     return Command(monkeypatch, capfd)
 
 
-OPTIONS = ("contextual.samples=2", "contextual.context=4", "contextual.sweeps=false")
+OPTIONS = (
+    "contextual.samples=1",
+    "contextual.new_tokens=4",
+    "contextual.context=4",
+    "contextual.sweeps=false",
+)
 BRIEF = [word for option in OPTIONS for word in ("--set", option)]
 
 

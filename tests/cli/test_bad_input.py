@@ -7,7 +7,6 @@ import socket
 import sys
 from pathlib import Path
 
-import fork
 import huggingface_hub
 import pytest
 from command import Command
@@ -33,19 +32,9 @@ def run(monkeypatch, capfd, tmp_path):
     return Command(monkeypatch, capfd)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    place = tmp_path_factory.mktemp("federation") / "run"
-    settings = "clients=2 rounds=2 central=false training.steps=2 records.cases=3 workers=1"
-    words = [f"--set={setting}" for setting in settings.split()]
-    done = fork.fedaudit("simulate", "--profile", "fed_pii", *words, "--out", place)
-    assert done.returncode == 0, done.stderr
-    return place
-
-
 @pytest.fixture
-def fed(trained, run, tmp_path):
-    shutil.copytree(trained, tmp_path / "fed")
+def fed(federation, run, tmp_path):
+    shutil.copytree(federation.path, tmp_path / "fed")
     return tmp_path / "fed"
 
 
