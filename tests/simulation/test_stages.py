@@ -4,6 +4,7 @@ import json
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -29,7 +30,15 @@ SETTINGS = {
     "workers": 1,
     "records": {"cases": 4, "documents_per_case": 4, "languages": ["en"]},
     "partition": {"method": "iid"},
-    "training": {"steps": 2, "rank": 2, "alpha": 4, "learning_rate": 1e-2, "targets": ["q_proj"]},
+    "training": {
+        "steps": 2,
+        "batch_size": 4,
+        "max_length": 48,
+        "rank": 2,
+        "alpha": 4,
+        "learning_rate": 1e-2,
+        "targets": ["q_proj"],
+    },
 }
 
 
@@ -70,7 +79,7 @@ class Everything(Defense):
     def train(self, session):
         if not self.train_shared:
             return None
-        assert (session.steps, session.rounds, session.batch_size) == (2, 2, 8)
+        assert (session.steps, session.rounds, session.batch_size) == (2, 2, 4)
         with torch.no_grad():
             for weight in session.weights.values():
                 weight.add_(session.rate(0))
@@ -100,9 +109,9 @@ class Everything(Defense):
         return Plain(deployed.folder / deployed.client) if self.answers else None
 
 
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Simulate with Everything under the given options; return the folder and the result."""
+@pytest.fixture(scope="module", autouse=True)
+def everything():
+    """Make the defence known by its name."""
     create = registry.create
 
     def created(kind, name, options=None):
@@ -110,15 +119,48 @@ def run(monkeypatch, tmp_path):
             return build(Everything, options or {}, "everything")
         return create(kind, name, options)
 
-    monkeypatch.setattr(registry, "create", created)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "create", created)
+        yield
 
-    def simulated(out="run", aggregation="fedavg", **options):
-        defenses = [{"name": "everything", **options}]
-        table = {**SETTINGS, "aggregation": aggregation, "defenses": defenses}
-        config = build(Simulation, table, "test")
-        return tmp_path / out, simulate(config, tmp_path / out, listener=lambda event: None)
 
-    return simulated
+def simulated(out, aggregation="fedavg", **options):
+    """Simulate with Everything under the given options; return the folder and the result."""
+    defenses = [{"name": "everything", **options}]
+    config = build(
+        Simulation, {**SETTINGS, "aggregation": aggregation, "defenses": defenses}, "test"
+    )
+    return out, simulate(config, out, listener=lambda event: None)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Simulate in a folder of the test's own."""
+    return lambda out="run", *args, **options: simulated(tmp_path / out, *args, **options)
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory):
+    """Return a federation with a responder, and its folders' permissions while it was made."""
+    place = tmp_path_factory.mktemp("answering") / "run"
+    trained, deployed = [], []
+    train, deploy = training_pool.train, Everything.deploy
+
+    def watched_train(job):
+        if "/" in job.model_name:
+            trained.append(stat.S_IMODE((place / "private").stat().st_mode))
+        return train(job)
+
+    def watched_deploy(self, finished):
+        folder = finished.folder
+        deployed.append((stat.S_IMODE(folder.stat().st_mode), [*folder.iterdir()]))
+        return deploy(self, finished)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_pool, "train", watched_train)
+        patch.setattr(Everything, "deploy", watched_deploy)
+        _, result = simulated(place, answers=True)
+    return SimpleNamespace(place=place, result=result, trained=trained, deployed=deployed)
 
 
 def test_a_training_of_its_own_takes_the_place_of_the_ordinary_steps(run):
@@ -135,11 +177,11 @@ def test_a_penalty_and_a_training_that_knows_of_none_exclude_each_other(run):
         run(aggregation="fedprox", train_shared=True)
 
 
-def test_what_is_uploaded_is_what_the_server_sees_and_private_adapters_stay(run):
+def test_what_is_uploaded_is_what_the_server_sees_and_private_adapters_stay(run, answering):
     mixed, _ = run("mixed", keep=0.25)
     own = adapters.read(mixed / "private/c0/own/001")
     # the shared adapter of round 1 is the same as with a responder, which uploads it as it is
-    plain, _ = run("plain", answers=True)
+    plain = answering.place
     shared = adapters.read(plain / "rounds/001/clients/c0")
     sent = adapters.read(mixed / "rounds/001/clients/c0")
     assert adapters.read(plain / "private/c0/own/001").keys() == own.keys()
@@ -151,9 +193,9 @@ def test_what_is_uploaded_is_what_the_server_sees_and_private_adapters_stay(run)
     assert all("private" not in f for one in manifest.rounds for f in one.clients.values())
 
 
-def test_private_adapters_go_on_from_round_to_round_and_never_see_the_global_one(run):
-    one, _ = run("one", answers=True)
-    other, _ = run("other", answers=True, halves=True)
+def test_private_adapters_go_on_from_round_to_round_and_never_see_the_global_one(run, answering):
+    one = answering.place
+    other, _ = run(answers=True, halves=True)
     for number in ("001", "002"):
         a = adapters.read(one / f"private/c1/own/{number}")
         b = adapters.read(other / f"private/c1/own/{number}")
@@ -172,18 +214,11 @@ def test_the_server_steps_as_the_defence_has_it(run):
         torch.testing.assert_close(moved[name], tensor + 0.5 * (mean - tensor))
 
 
-def test_prepared_documents_train_the_shared_adapter_and_the_data_on_disk_stay(run):
-    place, _ = run()
-    lines = (place / "data/c0.jsonl").read_text().splitlines()
-    assert any(json.loads(line)["text"] != json.loads(line)["text"].upper() for line in lines)
-
-
-def test_deployment_is_measured_once_and_kept_for_the_report(run):
-    place, result = run(answers=True)
+def test_deployment_is_measured_once_and_kept_for_the_report(answering):
+    result = answering.result
     assert "It is a test." in result.limits
-    again = simulate(
-        build(Simulation, result.manifest.config, "again"), place, listener=lambda event: None
-    )
+    config = build(Simulation, result.manifest.config, "again")
+    again = simulate(config, answering.place, listener=lambda event: None)
     assert again.measurements == result.measurements
     assert again.limits == result.limits
     assert result.manifest.deployment == {"name": "everything", "options": {"answers": True}}
@@ -196,48 +231,29 @@ def modes(place):
     return {path: stat.S_IMODE(path.stat().st_mode) for path in (place, *place.rglob("*"))}
 
 
-def test_what_is_private_or_deployed_is_its_owners_alone(run, monkeypatch):
-    early = []
-    deploy = Everything.deploy
-
-    def watched(self, finished):
-        early.append((stat.S_IMODE(finished.folder.stat().st_mode), [*finished.folder.iterdir()]))
-        return deploy(self, finished)
-
-    monkeypatch.setattr(Everything, "deploy", watched)
-    place, _ = run(answers=True)
+def test_what_is_private_or_deployed_is_its_owners_alone(answering):
+    place = answering.place
     for below in ("private", "defense"):
         found = modes(place / below)
         assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
         assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
-    assert early == [(0o700, [])], "closed before anything was in it"
+    assert answering.trained == [0o700] * 4  # two clients, two rounds
+    assert answering.deployed == [(0o700, [])], "closed before anything was in it"
     assert modes(place / "rounds")[place / "rounds/001/global/adapter_config.json"] == 0o644
     open_federation(place)
-
-
-def test_the_folder_of_private_adapters_is_closed_before_one_is_trained(run, monkeypatch, tmp_path):
-    seen = []
-    train = training_pool.train
-
-    def watched(job):
-        if "/" in job.model_name:
-            seen.append(stat.S_IMODE((tmp_path / "run/private").stat().st_mode))
-        return train(job)
-
-    monkeypatch.setattr(training_pool, "train", watched)
-    run(answers=True)
-    assert seen == [0o700] * 4  # two clients, two rounds
 
 
 def test_without_anything_private_or_deployed_there_is_no_folder_for_it(run, monkeypatch):
     monkeypatch.setattr(Everything, "deploy", lambda self, finished: Result())
     place, _ = run()
+    lines = (place / "data/c0.jsonl").read_text().splitlines()
+    assert any(json.loads(line)["text"] != json.loads(line)["text"].upper() for line in lines)
     assert not (place / "private").exists()
     assert not (place / "defense").exists()
 
 
-def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):
-    _, wanted = run("whole", answers=True)
+def test_an_unfinished_deployment_is_begun_afresh(run, answering, monkeypatch, tmp_path):
+    wanted = answering.result
     deploy = Everything.deploy
 
     def dies(self, finished):
@@ -265,11 +281,10 @@ def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):
     assert result.measurements == wanted.measurements
 
 
-def test_perplexity_under_a_key_is_that_of_the_adapter_it_opens(run):
-    _, result = run(answers=True)
+def test_perplexity_under_a_key_is_that_of_the_adapter_it_opens(answering):
     rows = {
         (r.scope.get("key", r.scope.get("adapter")), r.scope["client"], r.scope["data"]): r.value
-        for r in result.measurements
+        for r in answering.result.measurements
         if r.metric == "perplexity" and "client" in r.scope
     }
     for client in ("c0", "c1", "all"):

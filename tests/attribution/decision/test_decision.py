@@ -95,16 +95,16 @@ def test_holm_is_over_clients_and_marks():
     assert (found.strongest_test("a").mark, found.strongest_test("b").mark) == ("m0", "m0")
 
 
-def test_somebody_innocent_is_flagged_in_one_federation_of_a_hundred():
-    # Thirty clients: the first is held against 0.01 / 30 (Z 3.40), so 4 is enough; 400 are not:
-    # 0.01 / 400 is a Z of 4.06.
-    few = {f"c{n:03}": 4.05 if n == 0 else 0.0 for n in range(30)}
-    many = {f"c{n:03}": 4.05 if n == 0 else 0.0 for n in range(400)}
-    assert list(decide(scores(few)).flagged) == ["c000"]
-    assert not decide(scores(many)).flagged
-    needed = decide(scores(many)).tests[0].needed
-    assert tail(needed) == pytest.approx(0.01 / 400, rel=1e-4)
-    assert list(decide(scores(many), alpha=0.02).flagged) == ["c000"]
+def test_somebody_innocent_is_flagged_in_a_share_alpha_of_federations():
+    # Three clients: the first is held against 0.001 / 3 (Z 3.40), so 4 is enough; 40 are not:
+    # 0.001 / 40 is a Z of 4.06.
+    few = {f"c{n:02}": 4.05 if n == 0 else 0.0 for n in range(3)}
+    many = {f"c{n:02}": 4.05 if n == 0 else 0.0 for n in range(40)}
+    assert list(decide(scores(few), alpha=0.001).flagged) == ["c00"]
+    found = decide(scores(many), alpha=0.001)
+    assert not found.flagged
+    assert tail(found.tests[0].needed) == pytest.approx(0.001 / 40, rel=1e-4)
+    assert list(decide(scores(many), alpha=0.002).flagged) == ["c00"]
 
 
 def test_who_is_next_to_a_marked_client_needs_more():
