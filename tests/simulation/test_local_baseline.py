@@ -162,7 +162,7 @@ def one(small, **changes):
         evaluated=0,
         template="alpaca",
         records=Records(cases=3, documents_per_case=3, tasks=("summary",), languages=("en",)),
-        training=replace(small.training, steps=3, max_length=256),
+        training=replace(small.training, steps=2, max_length=128),
         **changes,
     )
 

@@ -98,11 +98,11 @@ def test_a_marked_client_adds_what_the_others_estimates_hold():
 
 
 def test_whoever_knows_the_sets_is_given_what_was_drawn():
-    lines = calibrate(scores(rho=0.8), federations=40, sets_known=True).points
+    lines = calibrate(scores(rho=0.8), federations=15, sets_known=True).points
     assert [line.accused.value for line in lines] == [0.0] * 7
     assert lines[-1].caught.value == 1
     # Chance is no different, so the paper's rule flags whom it flags without the sets.
-    plain = calibrate(scores(rho=0.8), federations=40).points
+    plain = calibrate(scores(rho=0.8), federations=15).points
     assert [line.published for line in lines] == [line.published for line in plain]
 
 
@@ -131,7 +131,7 @@ def test_the_least_that_is_found_is_one_from_which_on_all_are():
 
 
 def test_clients_are_counted_in_the_federations_in_which_they_are_innocent():
-    made = calibrate(scores(rho=1e-12), federations=12)
+    made = calibrate(scores(rho=1e-12), federations=4)
     assert sorted(made.accused) == list(CLIENTS)
     assert {rate.value for rate in made.accused.values()} == {0.0}
     # Luck alone, and a level at which a third of all federations has somebody who is flagged.

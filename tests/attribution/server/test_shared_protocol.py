@@ -279,12 +279,13 @@ def test_a_decision_draws_from_the_law_of_its_protocol():
     names = [who for who in TEN if who != "c1"]
     draws = coefficient_distribution(found.rounds[0], "c1", names, {}).draws()
     assert set(np.round(np.unique(draws), 6)) == {-0.2, 0.4}
-    by = {one.client: one for one in decide(found).tests}
+    tests = decide(found).tests
+    by = {one.client: one for one in tests}
     # c0 holds 0.4 of c1's 8 or less: nothing explains its 20. A third of the draws explain c1's 8.
     assert by["c0"].flagged
     assert not by["c1"].flagged
     assert 0.1 < by["c1"].p_value < 0.4
-    assert {one.client for one in decide(found).tests if one.flagged} == {"c0"}
+    assert {one.client for one in tests if one.flagged} == {"c0"}
 
 
 def test_calibration_draws_whole_rounds_by_the_protocol():
@@ -321,6 +322,7 @@ def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch)
         return sum_leakage([*sets, ("c3",)], threshold, weights, products=products)
 
     monkeypatch.setattr(set_selection, "sum_leakage", broken)
+    monkeypatch.setattr(shared_sets, "STARTS", 2)
     with pytest.raises(UsageError, match=r"Round 1: With the round's own sum.* of c3 hidden, .*"):
         plan(made.path)
 

@@ -75,7 +75,15 @@ def slow_draws(own: Mixture) -> np.ndarray:
     return shares[order[start : start + mixture.NEAREST]]
 
 
-@pytest.mark.parametrize("strength", [0.01, 0.8, 2.4, 100.0])
+@pytest.mark.parametrize(
+    "strength",
+    [
+        pytest.param(0.01, marks=pytest.mark.oracle),
+        0.8,
+        pytest.param(2.4, marks=pytest.mark.oracle),
+        100.0,
+    ],
+)
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.4])
 @pytest.mark.parametrize("weights", [(1.0,) * 9, (0.3, 2.5, 1.0, 0.7, 4.0, 1.0)])
 def test_the_designs_are_those_of_a_slow_search(weights, limit, strength):

@@ -83,11 +83,14 @@ def test_abbreviations_are_not_ends():
     assert spelt("Mrs. Hall met Dr. Abel. He left.") == ["Mrs. Hall met Dr. Abel.", "He left."]
 
 
-def test_what_ends_plainly_ends_whatever_follows():
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.oracle)])
+def test_what_ends_plainly_ends_whatever_follows(step):
     model = punkt()._params
     known = [*model.ortho_context, *model.abbrev_types, *(a for a, _ in model.collocations)]
-    plain = [w for word in known for w in (word + ".", word.title() + "?") if ends_plainly(w)]
-    assert len(plain) > 20_000
+    plain = [
+        w for word in known[::step] for w in (word + ".", word.title() + "?") if ends_plainly(w)
+    ]
+    assert len(plain) > 20_000 / step
     for word in plain:
         assert all(ends_sentence(word + after) for after in (" the", "  The", "\n(12", " ?"))
     assert not any(map(ends_plainly, ("Dr.", "J.", "12.", "U.S.", "word", 'word."')))

@@ -103,9 +103,10 @@ def bytes_of(folder, below="rounds"):
 
 def test_alpha_1_is_plain_federated_tuning_to_the_byte(run):
     plain, _ = run()
-    mixed, result = run("few_fed_pit", alpha=1.0)
-    assert bytes_of(plain) == bytes_of(mixed)
-    assert len(bytes_of(plain)) == 1 + 2 * 3
+    mixed, result = run("few_fed_pit", alpha=1.0, rounds=1)
+    first = bytes_of(mixed)
+    assert first.items() <= bytes_of(plain).items()
+    assert len(first) == 1 + 3
     assert not (mixed / "private").exists()
     assert "few_fed_pit: alpha is 1, so no example was made up." in result.limits
     assert not [row for row in result.measurements if row.metric == "dropped"]
@@ -217,8 +218,9 @@ def test_processes_give_the_same_bytes(run):
 
 def test_alpha_0_depends_on_no_private_text_once_the_examples_are_fixed(run, place):
     source = str(place / "public.jsonl")
-    one, _ = run("few_fed_pit", data="bank", alpha=0.0, source=source, selection="random")
-    other, _ = run("few_fed_pit", data="court", alpha=0.0, source=source, selection="random")
+    options = {"alpha": 0.0, "source": source, "selection": "random", "rounds": 1}
+    one, _ = run("few_fed_pit", data="bank", **options)
+    other, _ = run("few_fed_pit", data="court", **options)
     assert (one / "data/c0.jsonl").read_bytes() != (other / "data/c0.jsonl").read_bytes()
     assert bytes_of(one) == bytes_of(other)
     private = bytes_of(one, "private"), bytes_of(other, "private")
@@ -230,7 +232,8 @@ def test_alpha_0_depends_on_no_private_text_once_the_examples_are_fixed(run, pla
 
 def test_public_examples_take_the_place_of_made_up_ones(run, place):
     source = str(place / "public.jsonl")
-    folder, result = run("few_fed_pit", data="bank", alpha=0.0, source=source, selection="random")
+    options = {"alpha": 0.0, "source": source, "selection": "random", "rounds": 1}
+    folder, result = run("few_fed_pit", data="bank", **options)
     lines = (folder / "private/c0/turn/001/public.jsonl").read_text().splitlines()
     assert len(lines) == QUICK["keep"]
     assert all("office" in json.loads(line)["output"] for line in lines)

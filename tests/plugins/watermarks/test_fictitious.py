@@ -322,7 +322,7 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
     from fedaudit.engine.local import LocalEngine
 
     engine = LocalEngine(base)
-    plugin = Fictitious(tokens=30, nulls=20, null_names=5, stranger_names=2)
+    plugin = Fictitious(tokens=10, nulls=20, null_names=5, stranger_names=2)
     secret = plugin.issue(engine, [], seed=0, index=1)
     assert all(row["mean"] < 0.1 for row in secret["attributes"])
     said = engine.generate(

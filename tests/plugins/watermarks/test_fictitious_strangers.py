@@ -155,7 +155,7 @@ def test_a_mark_of_older_settings_is_tested_with_strangers():
     assert len(scores["old"].null) == 256
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.permutations(range(4)), st.permutations(["a", "b", None]))
 def test_neither_the_order_of_marks_nor_of_models_changes_a_null(order, adapters):
     secrets = [issued(5, index) for index in (0, 1, 10, 20)]  # three of one domain

@@ -40,7 +40,7 @@ def settings(small):
         participation=0.67,
         aggregation="scaffold",
         seed=3,
-        evaluated=1,
+        evaluated=0,
         training=replace(small.training, steps=2),
     )
 
@@ -217,7 +217,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_with_any_number_of_workers(
 def test_only_the_shared_adapter_is_corrected(settings, tmp_path):
     ends = []
     for rule in ("scaffold", "fedavg"):
-        wanted = replace(settings, rounds=2, participation=1.0, central=True, aggregation=rule)
+        wanted = replace(settings, rounds=2, participation=0.34, central=True, aggregation=rule)
         simulate(wanted, tmp_path / rule, listener=silent)
         ends.append(files(tmp_path / rule / "central"))
     assert ends[0] == ends[1]

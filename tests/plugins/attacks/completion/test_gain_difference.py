@@ -158,8 +158,9 @@ def test_what_would_have_been_seen_by_hand():
     assert detectable(replace(found, least_p=0.02), level=0.01, power=0.9) is None
 
 
-def test_what_would_be_seen_is_seen():
+def test_what_would_be_seen_is_seen(monkeypatch):
     """Leaks of the size that 150 records would show are found by nine tests in ten or more."""
+    monkeypatch.setattr(gain_difference, "RESAMPLES", 999)
     rng = np.random.default_rng(0)
     none = gains("b", *[(0.0,)] * 150)
     size = detectable(difference(none, none, seed=0), level=0.01, power=0.9)

@@ -27,6 +27,16 @@ def keyring():
     return Keyring(keys=keys, salt=bytes(range(32)))
 
 
+@pytest.fixture
+def short_training(monkeypatch):
+    """Have gates learn from few examples, and stop a little above tau."""
+    from fedaudit_plugins.defenses.secure_gate import training
+
+    monkeypatch.setattr(training, "COUNT", 32)
+    monkeypatch.setattr(training, "HELD_OUT", 8)
+    monkeypatch.setattr(training, "SURE", 0.95)
+
+
 @pytest.fixture(scope="session")
 def trained(gate_engine, keyring):
     """Return a gate for `keyring`, and what reads headings for it."""

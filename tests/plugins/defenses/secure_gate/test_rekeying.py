@@ -120,7 +120,7 @@ def test_headings_name_who_asks(place, engine):
     assert "other" not in rekeying.load(place, engine).headings()
 
 
-def test_rotating_adding_and_revoking(place, engine):
+def test_rotating_adding_and_revoking(place, engine, short_training):
     old, bank = secret(place, "legal"), secret(place, "bank")
     rekeying.rotate(place, engine, "legal")
     new = secret(place, "legal")
@@ -160,7 +160,9 @@ def test_changes_that_cannot_be(place, engine, change, says):
 
 
 @pytest.mark.parametrize("step", ["gate", "keys"])
-def test_a_change_that_is_cut_short_is_finished_or_undone(place, engine, monkeypatch, step):
+def test_a_change_that_is_cut_short_is_finished_or_undone(
+    place, engine, short_training, monkeypatch, step
+):
     """Stopped before the gate is written it never was; stopped behind it, it holds."""
     old = secret(place, "legal")
     replace = Path.replace
