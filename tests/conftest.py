@@ -1,6 +1,6 @@
 """What many tests share: the built-in base, an adapter on it, and one small federation.
 
-All of it is made once: copy before you change anything, and load a base of your own (`fresh_base`)
+All of it is made once: copy before you change anything, and take a base of your own (`fresh_base`)
 before you attach an adapter, because that changes the model in place.
 """
 
@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+from copy import deepcopy
 from itertools import zip_longest
 from operator import eq
 from pathlib import Path
@@ -157,10 +158,8 @@ def base():
 
 
 @pytest.fixture
-def fresh_base():
-    from fedaudit.engine.loading.loader import load_base
-
-    return load_base("fedaudit-nano", device="cpu")
+def fresh_base(base):
+    return deepcopy(base)
 
 
 @pytest.fixture(scope="session")

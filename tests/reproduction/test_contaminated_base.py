@@ -33,7 +33,15 @@ SMALL = Simulation(
     workers=1,
     device="cpu",
     records=Records(cases=6, documents_per_case=4, languages=("en",)),
-    training=Training(steps=60, batch_size=4, learning_rate=5e-3, warmup=5, rank=32, alpha=64),
+    training=Training(
+        steps=40,
+        batch_size=4,
+        learning_rate=5e-3,
+        warmup=5,
+        rank=32,
+        alpha=64,
+        max_length=96,
+    ),
 )
 
 
@@ -83,7 +91,7 @@ central = false
 workers = 1
 records = { cases = 3, documents_per_case = 2, languages = ["en"] }
 evaluated = 0
-training = { steps = 1 }
+training = { steps = 1, batch_size = 2, max_length = 48 }
 [[study]]
 name = "masked, contaminated"
 simulate.defenses = ["scrub"]

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import fork
 import pytest
 import torch
 from processes import is_running, wait_until
@@ -202,7 +203,7 @@ def test_a_finished_run_is_not_run_again(federation, tmp_path):
 
 
 KILLED = """
-import json, multiprocessing, os, signal, sys
+import json, multiprocessing, os, signal
 from pathlib import Path
 from fedaudit.config.options import build
 from fedaudit.simulation.config import Simulation
@@ -214,17 +215,24 @@ def kill(event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    simulate(build(Simulation, json.loads(sys.argv[1]), "test"), Path(sys.argv[2]), listener=kill)
+    if {forked}:
+        context = multiprocessing.get_context("fork")
+        multiprocessing.get_context = lambda kind: context
+    simulate(build(Simulation, json.loads({settings!r}), "test"), Path({out!r}), listener=kill)
 """
 
 
-def test_a_killed_run_leaves_no_worker_and_goes_on_to_the_same_end(federation, tmp_path):
+@pytest.mark.parametrize("forked", [True, pytest.param(False, marks=pytest.mark.oracle)])
+def test_a_killed_run_leaves_no_worker_and_goes_on_to_the_same_end(federation, tmp_path, forked):
     """Two workers are killed with their parent; one worker, here, finishes what they began."""
     out, script = tmp_path / "run", tmp_path / "killed.py"
-    script.write_text(KILLED)
     settings = json.dumps(replace(federation.config, workers=2).table())
-    command = [sys.executable, script, settings, out]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    script.write_text(KILLED.format(forked=forked, settings=settings, out=str(out)))
+    if forked:
+        done = fork.program(script.read_text(), real=True)
+    else:
+        command = [sys.executable, script]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = json.loads(done.stdout)
     assert len(pids) == 2
@@ -272,7 +280,8 @@ def records(small, tmp_path):
     """Return settings that read their documents from a file, and those documents."""
     found = documents(small)
     corpus.write(tmp_path / "in.jsonl", found)
-    return replace(small, data=str(tmp_path / "in.jsonl"), rounds=1), found
+    training = replace(small.training, steps=2)
+    return replace(small, data=str(tmp_path / "in.jsonl"), rounds=1, training=training), found
 
 
 def test_the_order_of_the_input_changes_nothing(records, tmp_path):
@@ -388,9 +397,9 @@ def test_another_base_is_not_built_upon(federation, tmp_path):
 
 
 def test_the_seed_changes_the_federation(small, federation, tmp_path):
-    simulate(replace(small, seed=1), tmp_path / "run", listener=silent)
+    simulate(replace(small, seed=1, rounds=1), tmp_path / "run", listener=silent)
     other, same = files(tmp_path / "run"), files(federation.path)
-    assert all(other[n] != same[n] for n in same if n.endswith((".jsonl", ".safetensors")))
+    assert all(other[n] != same[n] for n in other if n.endswith((".jsonl", ".safetensors")))
 
 
 def test_without_held_out_documents_utility_is_unknown_and_says_why(federation, tmp_path):

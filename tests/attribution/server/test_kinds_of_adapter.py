@@ -119,7 +119,7 @@ def by_peft(loaded, folder):
 def test_estimates_are_answered_as_by_peft_under_the_clients_configuration(kind, base, tmp_path):
     place = federation(kind, base, tmp_path / "fed")
     [one] = estimate(place, tmp_path / "est").rounds
-    folders = [tmp_path / "est" / own.adapter for own in one.estimates]
+    folders = [tmp_path / "est" / own.adapter for own in one.estimates[:2]]
     engine = LocalEngine(fresh(kind, base))
     targets = [Target(name=str(folder), adapter=str(folder)) for folder in folders]
     answered = engine.answers(targets, [IDS[:4], IDS[2:6]], new=3)

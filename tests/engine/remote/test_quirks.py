@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import product
 
 import pytest
 from chat_server import Server, chat
@@ -33,16 +34,18 @@ QUIRKS = ["", "same choices", "crowded", "stale places", "stale blocks", "templa
 MISSING = ["", "echo", "n token_ids", "echo prompt_logprobs logprobs token_ids seed n"]
 
 
-@pytest.mark.parametrize("quirk", QUIRKS)
-def test_few_requests_are_sent_before_the_first_question(quirk, honest, connect):
+@pytest.mark.parametrize(
+    ("quirk", "missing"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.oracle] if all(pair) else [])
+        for pair in product(QUIRKS, MISSING)
+    ],
+)
+def test_few_requests_are_sent_before_the_first_question(quirk, missing, honest, connect):
     """Model and base together, whatever the server does wrongly and whatever it lacks."""
-    quirks = frozenset({quirk} - {""})
-    counts = {
-        missing: opened(honest, connect, base="plain", longest=500, quirks=quirks,
-                        without=frozenset(missing.split()))[1]
-        for missing in MISSING
-    }  # fmt: skip
-    assert max(counts.values()) <= MOST_REQUESTS, counts
+    options = {"quirks": frozenset({quirk} - {""}), "without": frozenset(missing.split())}
+    _, requests = opened(honest, connect, base="plain", longest=500, **options)
+    assert requests <= MOST_REQUESTS
 
 
 def test_further_requests_under_way_and_another_server_cost_more(honest, connect):
@@ -156,7 +159,7 @@ class FarSighted(HashModel):
         return super().next(target, (hash(before), *before[-2:]))
 
 
-@pytest.mark.parametrize("kept", [64, 700, 1500])
+@pytest.mark.parametrize("kept", [64, pytest.param(700, marks=pytest.mark.oracle), 1500])
 @pytest.mark.parametrize("stated", [True, False], ids=["stated", "not stated"])
 def test_prompts_that_are_cut_are_noticed_by_log_probabilities_alone(kept, stated, connect):
     quirks = frozenset({"cut and lied"} if stated else {"cut and lied", "no context"})

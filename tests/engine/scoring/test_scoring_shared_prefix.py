@@ -60,7 +60,7 @@ def groups():
     found = []
     for before, after in ((40, 12), (9, 30), (63, 0), (17, 70), (100, 3), (0, 20)):
         begin, rest = tokens(before), tokens(after)
-        found.append([[*begin, *tokens(rng.randrange(1, 12)), *rest] for _ in range(7)])
+        found.append([[*begin, *tokens(rng.randrange(1, 12)), *rest] for _ in range(4)])
     long = tokens(50)
     found += [
         [long, long, long[:30]],  # equal ones, and one that begins another

@@ -265,6 +265,12 @@ for options in ({}, {"entities": "URL,DATE_TIME,EMAIL_ADDRESS"}):
 """
 
 
+def test_importing_it_imports_nothing_heavy():
+    code = "\n".join(OFFLINE.splitlines()[:3])
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.oracle
 def test_no_socket_is_ever_opened(tmp_path: Path):
     texts = [text for text, _ in ALONE]
     command = [sys.executable, "-c", OFFLINE, *texts]
@@ -340,6 +346,12 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
+
+
+def test_rules_open_no_socket(blocked: None):
+    texts = [text for text, _ in ALONE]
+    assert sum(map(len, create("detector", "presidio", {}).detect(texts))) == len(texts)
+    assert found("https://example.org", entities="URL") == [("https://example.org", "URL")]
 
 
 def test_a_spacy_model_finds_names_in_its_own_language(tmp_path: Path, blocked: None):
