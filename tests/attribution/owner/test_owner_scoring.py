@@ -25,18 +25,31 @@ ALONE = WorkerOptions(device="cpu", workers=1)
 WISH = sum_plan.ProtocolConfig(others=3, pairs=4, threshold=3, seed=2)
 
 
-@pytest.fixture
-def given(tmp_path, monkeypatch):
+def estimates(place, monkeypatch):
     """Return estimates of a federation whose c1 is guilty of m0, and the marks."""
-    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
-    marks = handmade.marks(tmp_path / "marks.json")
+    made = handmade.write(place / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    marks = handmade.marks(place / "marks.json")
     handmade.reading(monkeypatch, marks[0])
     estimation.estimate(
         sum_plan.draw_sum_plan(open_federation(made.path), WISH),
-        tmp_path / "est",
-        tmp_path / "log.json",
+        place / "est",
+        place / "log.json",
     )
-    return tmp_path / "est", marks
+    return place / "est", marks
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    return estimates(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Return a file of scores as JSON."""
+    place = tmp_path_factory.mktemp("scores")
+    with pytest.MonkeyPatch.context() as patch:
+        scores_file.write(scored(*estimates(place, patch)), place / "scores.json")
+    return (place / "scores.json").read_text()
 
 
 def scored(folder, marks, **more):
@@ -236,11 +249,9 @@ def damaged(table, how):
         (("effective", "c99", 5.0), "round 1 has no strength of its clients' masks"),
     ],
 )
-def test_broken_scores(given, tmp_path, how, says):
-    folder, marks = given
+def test_broken_scores(table, tmp_path, how, says):
     path = tmp_path / "scores.json"
-    scores_file.write(scored(folder, marks), path)
-    path.write_text(json.dumps(damaged(json.loads(path.read_text()), how)))
+    path.write_text(json.dumps(damaged(json.loads(table), how)))
     with pytest.raises(InputError) as error:
         scores_file.read(path)
     assert says in str(error.value)

@@ -56,7 +56,7 @@ def most(found):
 
 @pytest.mark.parametrize("decoding", DECODINGS, ids=str)
 def test_they_are_those_of_all_token_sequences(either, decoding):
-    prompts = [(1, 4, 5), (1, 9), (1, 12, 4, 3, 7, 6, 6, 5, 3, 4)]
+    prompts = [(1, 9), (1, 12, 4, 3, 7, 6, 6, 5, 3, 4)]
     engine: Engine = LocalEngine(either)
     found = engine.prefix_probabilities(
         BASE,
@@ -88,7 +88,7 @@ def test_neither_batch_size_nor_order_matters(bytes_base):
         BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, **asked)
     )
     assert sum(one.drawn.sum() for one in wanted) > 20
-    for bounds in ({"batch_size": 1}, {"batch_size": 7}, {"tokens": 60}):
+    for bounds in ({"batch_size": 1}, {"tokens": 60}):
         found = LocalEngine(bytes_base, **bounds).prefix_probabilities(
             BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, **asked)
         )

@@ -45,7 +45,9 @@ def refused(model, says, **options):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.oracle)]
+)
 @pytest.mark.parametrize(("kind", "changes"), GOOD)
 def test_causal_models_pass(kind, changes, dtype):
     model = made(kind, changes).to(DTYPES[dtype])

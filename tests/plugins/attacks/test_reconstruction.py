@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -98,10 +100,15 @@ def adam(weights):
     return torch.optim.AdamW(weights, lr=5e-3)
 
 
+@cache
+def loaded():
+    return load_base("fedaudit-nano", device="cpu")
+
+
 def inverted(start, *updates, **more):
     before = Target(name="round 1", adapter=str(start) if start else None)
     context = AttackContext(
-        engine=LocalEngine(load_base("fedaudit-nano", device="cpu")),
+        engine=LocalEngine(deepcopy(loaded())),
         tuned=before,
         base=None,
         attacker=[],
@@ -135,26 +142,29 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
 
 
+UNSEEN = documents("A judge of Leeds heard nothing of all that.")
 SHORT = (*EARLIER, *UNTOUCHED, "Ann Brown of York paid.")
 
 
 @pytest.mark.parametrize("view", ["sum", "global"])
-def test_a_sum_gives_five_short_records_away_and_hides_five_long_ones(trainer, view):
+def test_a_sum_gives_five_short_records_away(trainer, view):
     train, start = trainer
     short = [train(name, sgd, [text]) for name, text in zip("abcde", SHORT, strict=True)]
-    unseen = documents("A judge of Leeds heard nothing of all that.")
-    result = inverted(start, together(view, start, short), control=unseen)
+    result = inverted(start, together(view, start, short), control=UNSEEN)
     rows = {(r.scope["source"], r.metric): r for r in result.measurements}
     assert (rows["tuned", "reconstruction_rate"].hits, len(result.findings)) == (5, 5)
     assert {f.evidence["text"] for f in result.findings} == set(SHORT)
     assert rows["tuned", "p_value"].value < 1e-6
     assert rows["control", "reconstruction_rate"].hits == 0
     assert {r.scope["client"] for r in result.measurements} == {"a+b+c+d+e"}
+
+
+def test_a_sum_hides_five_long_records(trainer):
+    train, start = trainer
     words = RECORD.split()  # in five orders, so that all beginnings differ
     texts = [" ".join(words[n:] + words[:n]) for n in range(5)]
     long = [train(name, sgd, [text]) for name, text in zip("abcde", texts, strict=True)]
-    all_five = together(view, start, long)
-    rows = by_name(inverted(start, all_five, control=unseen))
+    rows = by_name(inverted(start, together("global", start, long), control=UNSEEN))
     hidden = rows["a+b+c+d+e", "tuned", "reconstruction_rate"]
     assert hidden.value is None
     assert "layer 2 has full rank, 96 of 96 rows: tokens are told, but not their order" in (

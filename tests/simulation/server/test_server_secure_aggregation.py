@@ -39,7 +39,7 @@ def files(folder):
 
 @pytest.fixture(scope="module")
 def plain(small):
-    """Return settings of a federation in which four of five clients train, two steps a round."""
+    """Return settings of a federation in which four of five clients train, a step a round."""
     return replace(
         small,
         clients=5,
@@ -47,7 +47,7 @@ def plain(small):
         evaluated=0,
         records=replace(small.records, cases=9, documents_per_case=3),
         queries=SumQuerySettings(others=2, pairs=2),
-        training=replace(small.training, steps=2),
+        training=replace(small.training, steps=1),
     )
 
 
