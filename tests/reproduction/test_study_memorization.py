@@ -28,7 +28,7 @@ PROFILE = {
             "evaluated": 0,
             "device": "cpu",
             "records": {"cases": 3, "documents_per_case": 4},
-            "training": {"steps": 4, "learning_rate": 5e-3, "max_length": 48},
+            "training": {"steps": 2, "learning_rate": 5e-3, "max_length": 48},
         }
     },
     "study": [

@@ -246,7 +246,7 @@ def test_a_sampled_coverage_lies_within_the_interval(base):
     own = AttackContext(
         engine=engine, tuned=Target(name="base"), base=None, attacker=attacker, victim=victim
     )
-    for n in (1, 15, 100):
+    for n in (1, 100):
         options = {"samples": n, "new_tokens": 4, "context": 3}
         exact = attack(threshold=1e-5, **options).run(own)
         wanted = row(exact, "hits_of_one_run")

@@ -14,6 +14,7 @@ from fedaudit.metrics.privacy.epsilon_audit import (
 )
 from fedaudit.metrics.privacy.epsilon_bounds import Guesses, one_run, one_run_f_dp
 
+TESTS = {name: cache(test) for name, test in ESTIMATORS.items()}
 RULE = {"shares": (0.75, 0.5), "delta": 1e-5, "level": 0.05}
 
 
@@ -35,14 +36,14 @@ def test_shares_of_nothing(share, count):
 def test_a_bound_is_the_best_share_at_its_part_of_the_level():
     coins = [place >= 50 for place in range(100)]
     scores = [float(coin) for coin in coins]
-    found = bound(scores, coins, **RULE, test=ESTIMATORS["one_run"])
+    found = bound(scores, coins, **RULE, test=TESTS["one_run"])
     # All 76 guesses are right (2 round(37.5)), and each share has 2.5 %.
     assert found.guesses == Guesses(canaries=100, guessed=76, correct=76)
     assert found.value == pytest.approx(one_run(found.guesses, 1e-5, 0.025))
     assert found.searched == 2
-    by_f = bound(scores, coins, **RULE, test=ESTIMATORS["f_dp"])
+    by_f = bound(scores, coins, **RULE, test=TESTS["f_dp"])
     assert by_f.value == pytest.approx(one_run_f_dp(by_f.guesses, 1e-5, 0.025))
-    assert highest_bound(100, **RULE, test=ESTIMATORS["f_dp"]) == pytest.approx(by_f.value)
+    assert highest_bound(100, **RULE, test=TESTS["f_dp"]) == pytest.approx(by_f.value)
 
 
 @cache
@@ -53,7 +54,7 @@ def perfect(count, test):
 @given(st.lists(st.tuples(st.floats(-9, 9), st.booleans()), min_size=20, max_size=22))
 def test_no_scores_prove_more_than_a_perfect_attack(pairs):
     scores, coins = [s for s, _ in pairs], [c for _, c in pairs]
-    for test in ESTIMATORS.values():
+    for test in TESTS.values():
         most = perfect(len(pairs), test)
         assert 0 <= bound(scores, coins, **RULE, test=test).value <= most + 1e-9
 
@@ -63,7 +64,7 @@ def test_scores_that_do_not_know_the_coins_prove_nothing_most_of_the_time():
     for _ in range(200):
         coins = [rng.random() < 0.5 for _ in range(100)]
         scores = [rng.gauss(0, 1) for _ in coins]
-        above += bound(scores, coins, **RULE, test=ESTIMATORS["f_dp"]).value > 0
+        above += bound(scores, coins, **RULE, test=TESTS["f_dp"]).value > 0
     # At most 5 % of runs; 200 of them are above 19 with a probability of 0.3 % at exactly 5 %.
     assert above <= 19
 
@@ -71,8 +72,6 @@ def test_scores_that_do_not_know_the_coins_prove_nothing_most_of_the_time():
 def test_coins_tossed_anew_prove_nothing():
     coins = [place >= 50 for place in range(100)]
     scores = [float(coin) for coin in coins]
-    found = shuffled_bounds(scores, coins, **RULE, test=ESTIMATORS["f_dp"], seed=1, draws=40)
+    found = shuffled_bounds(scores, coins, **RULE, test=TESTS["f_dp"], seed=1, draws=40)
     assert sum(value > 0 for value in found) <= 6
-    assert found == shuffled_bounds(
-        scores, coins, **RULE, test=ESTIMATORS["f_dp"], seed=1, draws=40
-    )
+    assert found == shuffled_bounds(scores, coins, **RULE, test=TESTS["f_dp"], seed=1, draws=40)

@@ -426,15 +426,16 @@ def test_it_is_what_plain_loops_count(tuned, base):
 
 @given(TEXTS, TEXTS)
 def test_more_samples_never_lower_recall_nor_does_more_of_the_base_raise_it(tuned, base):
-    def recall(said, known, source):
-        return row(attacked(padded(said, known), XS), "extraction_recall", source).value
+    def recalls(results, source):
+        return [row(result, "extraction_recall", source).value for result in results]
 
+    by_samples = [attacked(padded(tuned[:n], base), XS) for n in range(len(tuned) + 1)]
     for source in ("tuned", "tuned-not-base"):
-        by_samples = [recall(tuned[:n], base, source) for n in range(len(tuned) + 1)]
-        assert by_samples == sorted(by_samples)
-    by_base = [recall(tuned, base[:n], "tuned-not-base") for n in range(len(base) + 1)]
-    assert by_base == sorted(by_base, reverse=True)
-    assert recall(tuned, base, "tuned") == recall(tuned, [], "tuned") == by_base[0]
+        assert recalls(by_samples, source) == sorted(recalls(by_samples, source))
+    by_base = [attacked(padded(tuned, base[:n]), XS) for n in range(len(base) + 1)]
+    beyond, whole = (recalls(by_base, source) for source in ("tuned-not-base", "tuned"))
+    assert beyond == sorted(beyond, reverse=True)
+    assert {*whole} == {beyond[0]}
 
 
 def test_nano_says_numbers_that_rules_find(fresh_base, adapter):

@@ -177,7 +177,7 @@ def test_a_federation_sends_what_was_trained_on_both(small, tmp_path):
         evaluated=0,
         template="alpaca",
         records=Records(cases=4, documents_per_case=4, tasks=("summary",), languages=("en",)),
-        training=replace(small.training, max_length=256, steps=3),
+        training=replace(small.training, max_length=128, steps=2),
         defenses=({"name": "few_fed_weight", "answer_tokens": 16},),
     )
     plain = simulate(replace(config, defenses=()), tmp_path / "plain", listener=lambda event: None)

@@ -82,8 +82,8 @@ def test_operations_are_exactly_those_of_every_batch_counted(model):
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"checkpointing": True},
+        {"steps": 1},
+        {"steps": 1, "checkpointing": True},
         {"steps": 0, "epochs": 2, "accumulation": 1},
         {"batch_size": 7, "accumulation": 1, "steps": 2},
     ],

@@ -1,6 +1,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from fedaudit_plugins.attacks.membership import reader
@@ -30,12 +31,17 @@ MEMBERS, OTHERS = documents("m", 100, 1), documents("o", 100, 2)
 KNOWN = {one.text for one in MEMBERS}
 
 
+@cache
+def noise_of(text):
+    return random.Random(text).gauss(0, 0.5)
+
+
 def likelihood(gain):
     """Return a model that knows every word of members by `gain` nats better when tuned."""
     words = {tuple(text.split()[:3]): text for text in KNOWN}
 
     def score(target, token, before):
-        noise = random.Random(f"{token}{before}").gauss(0, 0.5)
+        noise = noise_of(token + before)
         member = tuple((before + token).split()[:3])[:3] in words or len(before.split()) < 3
         return -3 + noise + (gain if member and target.name == "tuned" else 0)
 

@@ -1,6 +1,7 @@
 """Did an organisation take part? Style that it shares with those who did must not say so."""
 
 import random
+from functools import cache, partial
 
 import pytest
 from fedaudit_plugins.attacks.membership import organisation
@@ -8,10 +9,18 @@ from fedaudit_plugins.attacks.membership import organisation
 from fedaudit.api import AttackContext, Document, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.metrics.privacy import text_baseline
 from fedaudit.report.kinds.membership import Membership
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 WORDS = [f"w{n}" for n in range(100)]
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch):
+    """Compare the texts of the two sets with those of fewer drawn ones."""
+    few = partial(text_baseline.permutation_p_value, draws=39)
+    monkeypatch.setattr(text_baseline, "permutation_p_value", few)
 
 
 def documents(name, groups, seed, words=WORDS, group="g"):
@@ -29,15 +38,20 @@ def documents(name, groups, seed, words=WORDS, group="g"):
 CLAIMED, OWN = documents("a", 25, 1), documents("b", 25, 2)
 
 
+@cache
+def noise_of(text):
+    return random.Random(text).gauss(0, 0.4)
+
+
 def likelihood(trained, gain, style):
     """Return models: `gain` nats better on trained texts, `style` nats better on everything."""
     begins = {tuple(one.text.split()[:3]) for one in trained}
 
     def score(target, token, before):
-        noise = random.Random(f"{token}{before}").gauss(0, 0.4)
+        noise = noise_of(token + before)
         if target.name == "base":
             return -3 + noise
-        own = random.Random(f"{target.name}{token}{before}").gauss(0, 0.4)
+        own = noise_of(target.name + token + before)
         known = tuple((before + token).split()[:3]) in begins and len(before.split()) >= 3
         return -3 + noise + own + style + (gain if known else 0)
 
