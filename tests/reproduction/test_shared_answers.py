@@ -17,6 +17,7 @@ from fedaudit.cache.answers import FILE
 from fedaudit.cache.engine import CachingEngine
 from fedaudit.config.profile import Variant
 from fedaudit.engine.local import LocalEngine
+from fedaudit.extraction import controls, learned, positive_controls, prefix_attack
 from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction.answers import open_answers, remove_answers
 from fedaudit.reproduction.audits import audit_variant
@@ -38,6 +39,15 @@ def audited(place, config, variants, answers=None, *, whole=False):
         [row for report in audit_variant(one, place, config, run) for row in report.measurements]
         for one in variants
     ]
+
+
+@pytest.fixture(autouse=True)
+def few_texts(monkeypatch):
+    """Have audits score fewer texts beside the targets."""
+    monkeypatch.setattr(learned, "MAX_TARGETS", 8)
+    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 8)
+    monkeypatch.setattr(controls, "MAX_CONTROLS", 10)
+    monkeypatch.setattr(prefix_attack, "CONTROLS", 40)
 
 
 @pytest.fixture
@@ -103,9 +113,9 @@ def test_each_question_is_asked_of_a_model_once(place, small, asked, monkeypatch
         assert set(asked) == {("generate", BASE), ("generate", TUNED)}
         assert asked["generate", BASE] < third["generate", BASE]
         asked.clear()
-        again = audited(place, small, variants, answers, whole=whole)
+        again = audited(place, small, variants[2:], answers, whole=whole)
     assert not asked
-    assert again == found
+    assert again == found[2:]
     for rows, expected in zip(found, oracle, strict=True):
         assert_same(rows, expected)
 
