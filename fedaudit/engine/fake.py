@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 from fedaudit.api.engine import (
     GenerationBatch,
@@ -92,13 +93,12 @@ class FakeEngine:
     ) -> LogProbabilities:
         """Score every token but the first with `likelihood`."""
         progress(len(sequences), len(sequences))
-        return [
-            [
-                self.likelihood(target, self._text(s[i : i + 1]), self._text(s[:i]))
-                for i in range(1, len(s))
-            ]
-            for s in sequences
-        ]
+        scores = []
+        for sequence in sequences:
+            words = [self._text([token]) for token in sequence]
+            pairs = zip(words[1:], accumulate(words), strict=False)  # a word, and all before it
+            scores.append([self.likelihood(target, word, before) for word, before in pairs])
+        return scores
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress

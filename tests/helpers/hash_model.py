@@ -32,17 +32,21 @@ class HashModel:
         cut = self.tokenizer.tokenize([f" {word}" for word in WORDS.split()])
         self.words = [tokens.ids[0] for tokens in cut if len(tokens.ids) == 1]
         assert len(self.words) > 20
+        self.known = {}
 
     def tokenize(self, texts):
         return self.tokenizer.tokenize(texts)
 
     def next(self, target, before):
         """Return the log-probabilities of the tokens that may come next, the likeliest first."""
-        drawn = random.Random(f"{target.adapter} {before[-3:]}")
-        logits = {token: drawn.uniform(-1, 2) for token in drawn.sample(self.words, 6)}
-        total = math.log(sum(map(math.exp, logits.values())))
-        ranked = sorted(logits.items(), key=lambda item: (-item[1], item[0]))
-        return {token: logit - total for token, logit in ranked}
+        key = f"{target.adapter} {before[-3:]}"
+        if key not in self.known:
+            drawn = random.Random(key)
+            logits = {token: drawn.uniform(-1, 2) for token in drawn.sample(self.words, 6)}
+            total = math.log(sum(map(math.exp, logits.values())))
+            ranked = sorted(logits.items(), key=lambda item: (-item[1], item[0]))
+            self.known[key] = {token: logit - total for token, logit in ranked}
+        return self.known[key]
 
     def continued(self, target, prompt, new, how, drawn):
         tokens = list(prompt)
