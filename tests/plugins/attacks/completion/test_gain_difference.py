@@ -160,7 +160,7 @@ def test_what_would_have_been_seen_by_hand():
 
 def test_what_would_be_seen_is_seen(monkeypatch):
     """Leaks of the size that 150 records would show are found by nine tests in ten or more."""
-    monkeypatch.setattr(gain_difference, "RESAMPLES", 999)
+    monkeypatch.setattr(gain_difference, "RESAMPLES", 399)
     rng = np.random.default_rng(0)
     none = gains("b", *[(0.0,)] * 150)
     size = detectable(difference(none, none, seed=0), level=0.01, power=0.9)
