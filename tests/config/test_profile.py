@@ -1,5 +1,7 @@
 """Profiles: the shipped ones hold together, and a broken one is named."""
 
+from functools import cache
+
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
@@ -14,6 +16,11 @@ from fedaudit.simulation.initialization import documents
 from fedaudit.simulation.runner import prepare
 
 SHIPPED = profile.shipped_profiles()
+
+
+@cache
+def shipped_simulations(name: str) -> dict[str, Simulation]:
+    return simulations(load(name))
 
 
 def simulations(chosen: Profile) -> dict[str, Simulation]:
@@ -44,7 +51,7 @@ def test_a_shipped_profile_is_named_as_its_file_and_says_what_it_is(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_scale_and_variant_makes_a_federation_of_what_is_installed(name):
-    for which, config in simulations(load(name)).items():
+    for which, config in shipped_simulations(name).items():
         assert registry.create("aggregation", *config.aggregator()), which
         assert template(config.template), which
 
@@ -54,7 +61,7 @@ def test_variants_name_installed_attacks_and_clients_that_exist(name):
     chosen = load(name)
     names = [variant.name for variant in chosen.study]
     assert len(set(names)) == len(names)
-    made = simulations(chosen)
+    made = shipped_simulations(name)
     for scale in chosen.scale:
         for variant in chosen.study:
             config = made[f"{scale} {variant.name}"]
@@ -287,7 +294,7 @@ def test_small_is_a_real_model_tuned_as_people_do(name):
     assert config.dtype == "auto"  # bfloat16 on a GPU
     assert (training.rank, len(training.targets), training.steps) == (16, 7, 0)
     assert 2e-4 <= training.learning_rate <= 1e-3
-    made = simulations(chosen)
+    made = shipped_simulations(name)
     own = [made[f"small {one.name}"] for one in chosen.study if chosen.runs_at(one, "small")]
     assert {one.base for one in (config, *own)} == {"HuggingFaceTB/SmolLM2-135M-Instruct"}
     assert {one.data for one in (config, *own)} == {"nano"}

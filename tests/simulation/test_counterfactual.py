@@ -19,7 +19,8 @@ from fedaudit.simulation.runner import simulate
 def three(small, tmp_path_factory):
     """Return the settings of a federation of three, its folder, and that without c1."""
     run = tmp_path_factory.mktemp("runs") / "run"
-    config, place = counterfactual_run.train(small, run)
+    training = replace(small.training, steps=2)
+    config, place = counterfactual_run.train(replace(small, training=training), run)
     return config, run, place
 
 

@@ -161,7 +161,7 @@ def one(small, **changes):
         clients=1,
         evaluated=0,
         template="alpaca",
-        records=Records(cases=3, documents_per_case=3, tasks=("summary",), languages=("en",)),
+        records=Records(cases=2, documents_per_case=2, tasks=("summary",), languages=("en",)),
         training=replace(small.training, steps=2, max_length=128),
         **changes,
     )

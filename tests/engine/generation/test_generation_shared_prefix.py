@@ -116,7 +116,7 @@ def test_copies_and_groups_say_the_same(llama, monkeypatch):
     assert asked(llama, requests, whole(requests), SamplingParams()) == found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     first=st.integers(0, 5),

@@ -92,11 +92,11 @@ def test_an_attached_adapter_is_pefts_own(fresh_base, adapter):
     )
 
 
-def test_targets_do_not_mix(fresh_base, adapter, write_adapter, tmp_path):
-    loaded = loader.load_base("fedaudit-nano", device="cpu")
+def test_targets_do_not_mix(fresh_base, base, adapter, write_adapter, tmp_path):
+    loaded = deepcopy(base)
     wider = write_adapter(loaded, tmp_path / "b", rank=2, targets=["gate_proj"], seed=1)
     bare = LocalEngine(loaded).score(BASE, ROWS)
-    alone = [scores(loader.load_base("fedaudit-nano", device="cpu"), f) for f in (adapter, wider)]
+    alone = [scores(deepcopy(base), f) for f in (adapter, wider)]
     assert alone[0] != alone[1] != bare != alone[0]
     engine = LocalEngine(fresh_base)
     for _ in range(2):
@@ -208,7 +208,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_an_adapter_that_does_not_fit_is_refused_and_leaves_no_trace(
-    damage, fresh_base, base, adapter, rewritten
+    damage, fresh_base, base, adapter, rewritten, wanted
 ):
     tensors, config, message = DAMAGES[damage]
     folder = rewritten(tensors, **config)
@@ -218,12 +218,10 @@ def test_an_adapter_that_does_not_fit_is_refused_and_leaves_no_trace(
             engine.score(tuned(folder), ROWS)
         assert one_line(error) == 3
         assert engine.score(BASE, ROWS) == LocalEngine(base).score(BASE, ROWS)
-        wanted = scores(loader.load_base("fedaudit-nano", device="cpu"), adapter)
         assert engine.score(tuned(adapter), ROWS) == wanted
 
 
-def test_unknown_options_of_a_newer_peft_are_passed_over(fresh_base, adapter, rewritten):
-    wanted = scores(loader.load_base("fedaudit-nano", device="cpu"), adapter)
+def test_unknown_options_of_a_newer_peft_are_passed_over(fresh_base, rewritten, wanted):
     assert scores(fresh_base, rewritten(option_of_tomorrow=1)) == wanted
 
 
