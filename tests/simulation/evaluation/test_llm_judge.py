@@ -116,16 +116,14 @@ def test_a_control_is_the_reference_of_the_next_prompt_of_its_task_that_has_anot
     assert other_references(same[1:3]) == []
 
 
-def test_a_model_on_this_machine_judges_and_is_named_in_the_report(many, tmp_path):
-    path, config, _ = many
-    shutil.copytree(path, tmp_path / "run")
-    config = replace(config, judge=JudgeSettings(base="fedaudit-nano"))
-    result = run(config, tmp_path / "run")
-    rows = verdicts(result)
-    assert rows["judge_malformed", "tuned"].n == len(tasks(path))
-    [judge] = {row.scope["judge"] for row in rows.values()}
-    assert re.fullmatch(r"fedaudit-nano \([0-9a-f]{8}\)", judge)
-    assert any(f"judged by {judge}" in limit for limit in result.limits)
+def test_a_model_on_this_machine_judges_and_is_named(tmp_path):
+    config = Simulation(judge=JudgeSettings(base="fedaudit-nano"))
+    document = Document(id="a", text="", instruction="Who sues?", output="Ann Lee", task="qa")
+    with llm_judge.open_judge(config, tmp_path / "verdicts.jsonl") as judge:
+        rows = {row.metric: row for row in judge([HeldOutAnswer(document, "Bo Ash")], {})}
+    assert (rows["judge_malformed"].hits, rows["judge_malformed"].n) == (0, 1)
+    assert re.fullmatch(r"fedaudit-nano \([0-9a-f]{8}\)", rows["judge_win"].scope["judge"])
+    assert len((tmp_path / "verdicts.jsonl").read_text().split()) > 2
 
 
 def test_a_judge_is_an_endpoint_or_a_model_and_not_both():
