@@ -112,10 +112,7 @@ def calibrate(
     numbers: dict[str, float | str] = {**_reading(local, texts)}
     loss = -_mean_score(base_scores)
     numbers["base_loss"] = loss / math.log(local.vocabulary_size)
-    few = min(len(rows), CONFIGURED_TEXTS)
-    [(key, other)] = local.best_configurations([rows[:few]])
-    if key:
-        numbers |= {"other_key": key, "other_gain": other - _mean_score(base_scores[:few])}
+    numbers |= _other_configuration(local, rows, base_scores)
     folder = Path(tuned.adapter) if tuned.adapter else None
     if folder is not None and (folder / adapters.CONFIG).is_file():
         count = min(len(rows), SCALED_TEXTS)
@@ -124,6 +121,23 @@ def calibrate(
         numbers["gain_at_half"] = half - at_one
         if at_one > base and twice - at_one > CLEARLY:
             numbers["gain_at_twice"] = (twice - base) / (at_one - base)
+    return numbers
+
+
+def _other_configuration(
+    local: "LocalEngine | ParallelEngine", rows: TokenRows, base_scores: LogProbabilities
+) -> dict[str, float | str]:
+    """Return by how much the best other value in config.json makes texts likelier, and its key.
+
+    What a few texts say against a base is asked of all of them before it is said.
+    """
+    numbers: dict[str, float | str] = {}
+    for count in dict.fromkeys((min(len(rows), CONFIGURED_TEXTS), len(rows))):
+        [(key, other)] = local.best_configurations([rows[:count]])
+        gain = other - _mean_score(base_scores[:count])
+        numbers = {"other_key": key, "other_gain": gain} if key else {}
+        if gain <= OTHER_GAIN:
+            break
     return numbers
 
 

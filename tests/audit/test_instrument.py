@@ -196,3 +196,29 @@ def test_a_decoder_that_masks_marks_bars_a_pass(tmp_path, trained, documents):
 
     base = edited_base(tmp_path / "base", "tokenizer.json", mask)
     assert "changed_texts" in barred(measure(base, trained, documents))
+
+
+class Reconfigured:
+    """An engine under whose other configuration each row has a log-probability per token."""
+
+    def __init__(self, scores):
+        self.scores, self.asked = scores, []
+
+    def best_configurations(self, batches):
+        self.asked += map(len, batches)
+        return [("rope_theta", sum(self.scores[: len(b)]) / len(b)) for b in batches]
+
+
+@pytest.mark.parametrize(
+    ("few", "others", "asked", "gain"),
+    [
+        (-1.8, -2.1, [4, 32], (4 * 0.2 - 28 * 0.1) / 32),  # chance: the other texts deny it
+        (-1.8, -1.8, [4, 32], 0.2),
+        (-2.1, -1.8, [4], -0.1),
+    ],
+)
+def test_what_four_texts_say_against_a_base_is_asked_of_all(few, others, asked, gain):
+    engine = Reconfigured([few] * 4 + [others] * 28)
+    found = preflight._other_configuration(engine, [(1, 2)] * 32, [[-2.0]] * 32)
+    assert engine.asked == asked
+    assert found == {"other_key": "rope_theta", "other_gain": pytest.approx(gain)}
