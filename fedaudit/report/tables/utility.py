@@ -30,6 +30,16 @@ def utility(report: Row) -> list[Table]:
     rows = [row for row in measurements.utility(report) if not _is_deployed(row)]
     is_study = len(grouping.variants_of(rows)) > 1
     rows = grouping.without_covered_clients(rows)
+    plugins = dict.fromkeys(row["plugin"] for row in rows)
+    return [
+        table
+        for plugin in plugins
+        for table in _tables_of([row for row in rows if row["plugin"] == plugin], is_study)
+    ]
+
+
+def _tables_of(rows: Sequence[Row], is_study: bool) -> list[Table]:
+    """Return the tables of what one plugin measured: of losses and overlaps, or of verdicts."""
     shared, scopes = common_scope(rows, {"variant"} if is_study else ())
     lines: dict[Line, dict[str, Row]] = {}
     for row, scope in zip(rows, scopes, strict=True):

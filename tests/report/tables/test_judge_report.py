@@ -1,5 +1,6 @@
 from example_report import example
 
+from fedaudit.api.records import Measurement
 from fedaudit.judge.measurements import rows
 from fedaudit.judge.verdicts import JudgeVerdict
 from fedaudit.report.document import validate
@@ -13,16 +14,19 @@ VERDICTS = [JudgeVerdict(outcome=name) for name, count in COUNTS.items() for _ i
 def test_a_report_takes_and_shows_verdicts():
     found = [
         row
-        for source in ("base", "tuned")
+        for source in ("base", "tuned", "control")
         for row in rows(VERDICTS, {"source": source, "judge": "wise"})
     ]
-    document = example(measurements=found, findings=[]).to_json()
+    how = {"kind": "utility", "plugin": "utility", "metric": "loss", "scope": {"source": "tuned"}}
+    document = example(
+        measurements=[Measurement(value=1.5, low=1.0, high=2.0, n=4, **how), *found], findings=[]
+    ).to_json()
     validate(document)
-    [table] = [
-        t for t in overview.other_tables(document) if t.title.startswith("Utility: judge_win")
-    ]
+    table, losses = [t for t in overview.other_tables(document) if t.title.startswith("Utility")]
+    assert losses.title == "Utility: loss"
+    assert not any("wise" in note for note in losses.notes)
     lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [line["model"] for line in lines] == ["base", "tuned"]
+    assert [line["model"] for line in lines] == ["base", "tuned", "control"]
     assert lines[0]["judge_win"].startswith("25.0 % [")
     assert lines[0]["judge_malformed"].startswith("20.0 % [")
     assert lines[0]["n"] == "8/10"
