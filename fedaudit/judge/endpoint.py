@@ -86,7 +86,7 @@ class EndpointClient:
     ) -> Iterable[tuple[str, Judgement | None]]:
         """Yield every question's judgement as it comes; the first error ends them all.
 
-        A reply that cannot be read is asked for once more; the second time there is no judgement.
+        After an unreadable reply the judge is asked once more; after a second one it yields None.
         Raises what `ask` raises.
         """
         pool = ThreadPoolExecutor(max_workers=self._workers)
