@@ -88,7 +88,7 @@ def test_only_a_judge_that_can_tell_prefers_the_right_answer_to_another_prompts(
     control = verdicts(result)["judge_lose", "control"]
     assert control.n == len(tasks(path))
     assert control.hits == (control.n if wise else 0)
-    counts = f"in {control.hits} of {control.n} controls"  # too few to tell even a wise judge from chance
+    counts = f"in {control.hits} of {control.n} controls"  # too few to tell
     assert any(counts in limit for limit in result.limits)
 
 
