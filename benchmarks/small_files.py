@@ -166,10 +166,7 @@ def outcome(base: Path, adapter: Path, documents: Sequence[Document]) -> tuple[l
         said = answers(engine, adapter, documents)
     except FedauditError:
         return [], "refused"
-    barred = [
-        f"`{row.metric}` {row.value:.2g}"
-        for row in preflight.instrument_rows(preflight.effect_table(effect))
-    ]
+    barred = [f"`{row.metric}` {row.value:.2g}" for row in preflight.instrument_rows(effect)]
     named = ["named"] * bool(checkpoint.end_token_caveats(base))
     return said, ", ".join([*named, *(f"bars: {text}" for text in barred)]) or "goes through"
 

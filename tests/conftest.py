@@ -22,6 +22,9 @@ from hypothesis import HealthCheck, settings
 from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data.settings import Partition, Records
 
+# Until all tests are collected: whatever is made until then stays.
+gc.disable()
+
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -75,6 +78,7 @@ def pytest_collection_finish():
     """Take the tests themselves out of garbage collection: going through them takes seconds."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -306,7 +306,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             registry.create("attack", name, request.options.get(name)) for name in request.attacks
         ]
         results: list[Result] = []
-        measured: dict[str, object] = {}
+        measured: dict[str, float | str] = {}
         starts: dict[str, preflight.PromptStartScores] = {}  # by attacker; "" without a matrix
         everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
         cache = response_cache(everywhere)
@@ -393,9 +393,10 @@ def prepare_context(
     victim: InputFile | None,
     request: AuditRequest,
     watch: Watcher,
-) -> tuple[AttackContext, dict[str, object]]:
+) -> tuple[AttackContext, dict[str, float | str]]:
     """Return the attacks' context, without a prompt start, and the measured effect."""
-    changed, base = None, audited.untuned
+    changed: dict[str, float | str] = {}
+    base = audited.untuned
     if base:
         try:
             changed = preflight.measure_effect(
@@ -421,7 +422,7 @@ def prepare_context(
         ),
         progress=watch,
     )
-    return context, preflight.effect_table(changed)
+    return context, changed
 
 
 def measure_prompt_start(

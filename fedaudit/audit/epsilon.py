@@ -22,7 +22,6 @@ from fedaudit.audit.inputs import Inputs, common_inputs, resolve_target
 from fedaudit.audit.request import EpsilonRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.audit.target import AuditTarget
-from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
@@ -399,7 +398,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
         changed = preflight.measure_effect(engine, tuned, base, self._documents)
         start = preflight.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
-        cached_engine = CachingEngine(engine, self.kept) if self.kept else engine
+        cached_engine = self.cached(engine)
         begin = engine.prompt_starts[start.chosen.start]
         if self._coins.uses_gradients:
             scores = {source: self._gradients(engine, run, source) for source, run in self._runs()}
@@ -422,7 +421,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
         models = sum(len(self._pairs(run)) for _, run in self._runs())
         return AuditResults(
             results=[result],
-            effect=preflight.effect_table(changed),
+            effect=changed,
             beginning=start.table(),
             usage={"queries": models * len(self._coins.canaries)},
         )

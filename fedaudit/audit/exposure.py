@@ -21,7 +21,6 @@ from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, resolve_target
 from fedaudit.audit.request import ExposureRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults
-from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.canaries.ranking import ScoredCanary
@@ -343,13 +342,13 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
         tuned = Target(name=TUNED, adapter=str(adapter) if adapter else None)
         base = Target(name=BASE)
         heading = self._canaries.heading(self.form)
-        changed = None
+        changed: dict[str, float | str] = {}
         if adapter:
             changed = preflight.measure_effect(engine, tuned, base, self._documents)
         start = preflight.choose_prompt_start(
             engine, tuned, _sentences(engine, self._canaries, heading)
         )
-        cached_engine = CachingEngine(engine, self.kept) if self.kept else engine
+        cached_engine = self.cached(engine)
         slots = ranking.slot_references(
             self._canaries,
             limit=self.request.space_limit,
@@ -370,7 +369,7 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
         self.finish_asking()
         return AuditResults(
             results=[self._result(scored)],
-            effect=preflight.effect_table(changed),
+            effect=changed,
             beginning=start.table(),
             usage={"queries": sum(len(slot.secrets()) for slot in slots)},
         )

@@ -15,7 +15,6 @@ from fedaudit.audit.request import ForgetRequest
 from fedaudit.audit.run import AuditResults
 from fedaudit.audit.target import AuditTarget
 from fedaudit.audit.watch import RecordInputs, RecordPipeline, read_records
-from fedaudit.cache.engine import CachingEngine
 from fedaudit.federation import adapters
 from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.folder import is_federation
@@ -112,9 +111,7 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
         # The instrument is tried on the model that was trained on these records.
         before = Target(name=leaving.BEFORE, adapter=str(inputs.before))
         changed = preflight.measure_effect(engine, before, base, known)
-        scorer = RoundScorer(
-            CachingEngine(engine, self.kept) if self.kept else engine, inputs.watched
-        )
+        scorer = RoundScorer(self.cached(engine), inputs.watched)
         assert self.audited.adapter is not None
         paths: Mapping[str, Path] = {
             leaving.AFTER: self.audited.adapter,
@@ -136,7 +133,7 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
         rows = leaving.rows(models, inputs.watched, limit=self.request.limit)
         return AuditResults(
             results=[Result(measurements=tuple(rows))],
-            effect=preflight.effect_table(changed),
+            effect=changed,
             beginning=None,
             usage={},
         )

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -271,40 +271,19 @@ PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 16, 24, 16
 """The number of prompts, tokens per prompt and new tokens, if only completions can be compared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterEffect:
-    """The adapter's change of ln p on the auditor's own texts, in nats per token."""
-
-    texts: int
-    mean_gain: float
-    """The mean of ln p under the tuned model minus ln p under the base."""
-    largest_change: float
-    """The largest absolute change of a token."""
-    instrument: Mapping[str, float | str] = field(default_factory=dict)
-    """The numbers of `preflight.instrument`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEffect:
-    """The adapter's change of greedy completions, for a model that cannot score texts."""
-
-    prompts: int
-    changed: int
-    """The number of prompts that the tuned model and the base continue differently."""
-    unsteady: int
-    """The number of prompts that the base continues differently the second time."""
-
-
 def measure_effect(
     engine: Engine,
     tuned: Target,
     base: Target,
     documents: Sequence[Document],
     victim: Sequence[Document] = (),
-) -> AdapterEffect | AnswerEffect:
+) -> dict[str, float | str]:
     """Return the adapter's effect on `documents`; raises NoEffectError if there is none.
 
-    The instrument is calibrated on the same texts; the `victim`'s must be readable too. Raises
+    These are the numbers of the report's table `target.effect`: the number of texts, the mean and
+    largest change of ln p of a token in nats, and those of `calibrate`; for a model that cannot
+    score texts, of how many greedy answers differ between the models, and within the base. The
+    instrument is calibrated on the same texts; the `victim`'s must be readable too. Raises
     TargetError if a server's scores vary too much for the effect to be seen, and InputError for a
     tokenizer that loses letters or digits.
     """
@@ -335,12 +314,12 @@ def measure_effect(
             "adapter, or one for another base?"
         )
     read = [d.text for d in (*documents, *victim)]
-    return AdapterEffect(
-        texts=len(rows),
-        mean_gain=sum(changes) / len(changes),
-        largest_change=largest,
-        instrument=calibrate(engine, tuned, rows, without, with_, read),
-    )
+    return {
+        "texts": len(rows),
+        "mean_gain": sum(changes) / len(changes),
+        "largest_change": largest,
+        **calibrate(engine, tuned, rows, without, with_, read),
+    }
 
 
 def _score_differences(left: LogProbabilities, right: LogProbabilities) -> list[float]:
@@ -351,7 +330,9 @@ def _score_differences(left: LogProbabilities, right: LogProbabilities) -> list[
     ]
 
 
-def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str]) -> AnswerEffect:
+def _of_answers(
+    engine: Engine, tuned: Target, base: Target, texts: Sequence[str]
+) -> dict[str, float | str]:
     """Return the numbers of greedy completions that differ between models, and within the base."""
     prompts = {t.ids[:PROMPT_TOKENS] for t in engine.tokenize(texts[:PROMPTS]) if t.ids}
     batch = GenerationBatch(
@@ -371,14 +352,7 @@ def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str
             f"changes {changed}, and the base itself changes {unsteady} when it is asked again. "
             "Does the server serve the adapter under that name?"
         )
-    return AnswerEffect(prompts=len(batch), changed=changed, unsteady=unsteady)
-
-
-def effect_table(effect: AdapterEffect | AnswerEffect | None) -> dict[str, object]:
-    """Return the report's table about an effect; empty without an adapter."""
-    found = asdict(effect) if effect else {}
-    numbers = found.pop("instrument", {})
-    return {**found, **numbers}
+    return {"prompts": len(batch), "changed": changed, "unsteady": unsteady}
 
 
 SAMPLE = 128

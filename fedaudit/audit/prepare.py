@@ -16,15 +16,12 @@ from fedaudit.audit.material import Material, discover
 from fedaudit.audit.plan import Plan, make_plan
 from fedaudit.audit.policy_file import read_policy
 from fedaudit.audit.request import (
-    TEMPLATE,
     AssessmentRequest,
     ReleaseContext,
 )
-from fedaudit.audit.session import AuditSession
+from fedaudit.audit.session import AuditSession, native_target
 from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.config import registry
-from fedaudit.conversion import foreign_targets
-from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 
 StrPath = str | Path
@@ -97,7 +94,9 @@ def prepare(
     """
     defense_options, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
-    target, notes = _import_foreign_target(target, template)
+    notes: list[str] = []
+    # Before planning, because the plan is about its rounds.
+    target = native_target(None if target is None else str(target), template, RUNS, notes.append)
     reader = InputReader()
     context = ReleaseContext(
         release=release,
@@ -106,7 +105,7 @@ def prepare(
         parties=parties or {},
     )
     material = discover(
-        None if target is None else str(target),
+        target,
         None if adapter is None else str(adapter),
         round,
         client=client,
@@ -173,23 +172,6 @@ def prepare(
 
 def _found_target(audited: AuditTarget) -> str:
     return str(audited.federation.path) if audited.federation else audited.base
-
-
-def _import_foreign_target(
-    target: StrPath | None, template: str
-) -> tuple[StrPath | None, list[str]]:
-    """Return the target, or the folder that another framework's run is imported into, and notes.
-
-    It is imported below `runs/`, once, before planning, because the plan is about its rounds.
-    """
-    notes: list[str] = []
-    if target is None or is_url(str(target)):
-        return target, notes
-    custom_template = "" if template == TEMPLATE else template
-    folder = foreign_targets.native_folder(
-        Path(target), RUNS, notes.append, template=custom_template
-    )
-    return (folder if notes else target), notes
 
 
 def _split_options(options: Options) -> tuple[Options, Options]:

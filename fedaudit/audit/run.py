@@ -1,8 +1,8 @@
 """From a request to a report: the steps that all commands that attack a model share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,13 +20,12 @@ from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.records import label_rows
 from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.answers import AnswerCache, ShardComplete, UnfinishedBatch
+from fedaudit.cache.engine import CachingEngine
 from fedaudit.engine import environment, factory
-from fedaudit.engine.remote.options import ServedModel
 from fedaudit.federation.folder import unchecked_caveats
 
 if TYPE_CHECKING:
     from fedaudit.engine.factory import AnyEngine
-    from fedaudit.engine.remote.connection import RemoteConnection
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -58,7 +57,6 @@ class AuditResults:
 Watcher = Callable[[str], Progress]
 Tell = Callable[[str], None]
 ShareAnswers = Callable[[Engine], Engine]
-DryRun = Callable[[Engine], object]
 
 
 def no_watcher(_title: str) -> Progress:
@@ -124,6 +122,10 @@ class AuditPipeline(ABC, Generic[InputsT]):
     def form(self) -> PromptTemplate:
         """The prompt template of the documents."""
         return self.inputs.form
+
+    def cached(self, engine: Engine) -> Engine:
+        """Return the engine, behind the cache if this run has one."""
+        return CachingEngine(engine, self.kept) if self.kept else engine
 
     def finish_asking(self) -> None:
         """Declare that everything was asked; raises ShardComplete if this is a single shard."""
@@ -200,10 +202,14 @@ class AuditPipeline(ABC, Generic[InputsT]):
             measured = self.measure(self._sharing(engine))
             caveats = tuple(factory.finish(engine))
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)
-        dry = copy(self)
+        from fedaudit.engine.remote.connection import RemoteConnection
+
+        dry, kept = copy(self), self.kept
         dry.kept, dry.watch = None, no_watcher
-        with open_connection(served, self.form, ask=dry.measure, tell=self.tell) as connection:
-            kept = self.kept
+        with closing(RemoteConnection(served, self.form)) as connection:
+            # What it would cost is told, and checked against the budget, before anything is sent.
+            dry.measure(connection.dry_run())
+            self.tell(connection.estimate.describe())
             served_engine = connection.open(
                 UnfinishedBatch(kept), kept.record_fact if kept else None
             )
@@ -237,26 +243,3 @@ def _resumption_facts(kept: AnswerCache | None) -> dict[str, Any]:
         return facts
     shards = [{"shard": part.shard, "device": part.device} for part in kept.parts]
     return {**facts, "shards": shards}
-
-
-@contextmanager
-def open_connection(
-    served: ServedModel,
-    form: PromptTemplate,
-    *,
-    ask: DryRun,
-    tell: Tell,
-) -> "Iterator[RemoteConnection]":
-    """Provide an unopened connection to a served model, after a dry run of `ask`.
-
-    The estimated cost is reported and checked against the budget before anything is sent.
-    """
-    from fedaudit.engine.remote.connection import RemoteConnection
-
-    connection = RemoteConnection(served, form)
-    ask(connection.dry_run())
-    tell(connection.estimate.describe())
-    try:
-        yield connection
-    finally:
-        connection.close()

@@ -49,6 +49,8 @@ from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, user_key
+from fedaudit.report.run_header import build_report
+from fedaudit.report.verdict.policy import RULE
 from fedaudit.system import outputs
 from fedaudit.system.files import existing_parent, make_folder
 from fedaudit.system.locks import locked
@@ -60,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def open_cache(
-    request: "AuditRequest",
+    request: AuditRequest,
     fingerprint: RunFingerprint,
     folder: Path,
     *,
@@ -95,7 +97,7 @@ def open_cache(
             stored.close()
 
 
-def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest", Shard | None]:
+def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple[AuditRequest, Shard | None]:
     """Return the request of the audit whose cache is in `folder`, and its shard.
 
     Raises UsageError if there is no cache or if its audit asked a server that is not among
@@ -121,10 +123,9 @@ def _check(stored: AnswerCache, header: CacheHeader, *, resume: bool) -> None:
             f"--out, or remove {stored.path}."
         )
     if header.shard != stored.header.shard:
-        default = "a whole audit"
         raise InputError(
-            f"{stored.folder} holds the answers of {_shard(stored.header.shard, default)}, not "
-            f"of {_shard(header.shard, default)}: choose another --out."
+            f"{stored.folder} holds the answers of {_shard(stored.header.shard)}, not of "
+            f"{_shard(header.shard)}: choose another --out."
         )
     if not resume:
         state = "finished: fedaudit merge puts shards together" if stored.finished else "unfinished"
@@ -134,8 +135,8 @@ def _check(stored: AnswerCache, header: CacheHeader, *, resume: bool) -> None:
         )
 
 
-def _shard(name: str | None, default: str) -> str:
-    return f"shard {name}" if name else default
+def _shard(name: str | None) -> str:
+    return f"shard {name}" if name else "a whole audit"
 
 
 def resume_hint(kept: AnswerCache) -> str:
@@ -149,23 +150,18 @@ def resume_hint(kept: AnswerCache) -> str:
 
 def was_stopped(folder: Path) -> bool:
     """Tell whether the folder holds the report of an audit that was stopped."""
-    from fedaudit.report.document import read
-
     path = folder / "report.json"
     return path.exists() and read(path)["status"] == "interrupted"
 
 
 def interrupted_report(
-    request: "AuditRequest",
+    request: AuditRequest,
     audited: AuditTarget,
     fingerprint: RunFingerprint,
     start_time: datetime,
     kept: AnswerCache,
-) -> "Report":
+) -> Report:
     """Return the report of an audit that was stopped: how to resume it, and no numbers."""
-    from fedaudit.report.run_header import build_report
-    from fedaudit.report.verdict.policy import RULE
-
     return build_report(
         status="interrupted",
         command=request.command,
@@ -208,33 +204,6 @@ def read_shards(folders: Sequence[Path]) -> list[AnswerCache]:
         if shard.shard.of != first.shard.of:
             raise InputError(f"{folder} is shard {shard.shard}, and {folders[0]} {first.shard}.")
     return _each_once(shards)
-
-
-def merged_request(
-    shards: Sequence[AnswerCache], device: str, servers: Sequence[str] = ()
-) -> "AuditRequest":
-    """Return the request of the whole audit, to run on `device` of this machine.
-
-    Raises InputError for a cache without a request, and UsageError for one that asked a
-    server which is not among `servers`.
-    """
-    request = from_table(shards[0].header.request, shards[0].folder, servers)
-    return replace(request, device=device, engine="local")
-
-
-def merged_answers(
-    fingerprint: RunFingerprint,
-    shards: Sequence[AnswerCache],
-) -> AnswerCache:
-    """Return the answers of all shards.
-
-    Raises InputError if the audited model or data have changed since.
-    """
-    first = shards[0]
-    differing = describe_changes(fingerprint.facts, first.header.config)
-    if differing:
-        raise InputError(f"What was asked of {first.folder} has changed since: {differing}.")
-    return merged_cache(shards)
 
 
 def _each_once(shards: Sequence[AnswerCache]) -> list[AnswerCache]:
@@ -287,6 +256,22 @@ def run_audit(
     ).run()
 
 
+def native_target(target: str | None, template: str, below: Path, tell: Tell) -> str | None:
+    """Return the target, or the folder below `below` that another framework's is imported into.
+
+    `tell` gets a line if it is. `template` is the request's, whose default means the framework's.
+    """
+    if target is None or is_url(target):
+        return target
+    told: list[str] = []
+    folder = foreign_targets.native_folder(
+        Path(target), below, told.append, template="" if template == TEMPLATE else template
+    )
+    for line in told:
+        tell(line)
+    return str(folder) if told else target
+
+
 class AuditSession:
     """One audit and its output folder, into which nothing is written before the audit runs.
 
@@ -327,7 +312,10 @@ class AuditSession:
         self._copy, self._resume, self._shards = copy, resume, shards
         self._pipeline = pipeline or pipeline_of(request)
         if inputs is None:
-            request = self._import_foreign_target(request, folder or RUNS)
+            target = native_target(
+                request.target, request.template, folder or RUNS, self._told.append
+            )
+            request = replace(request, target=target)
             inputs = resolve(request, reader or InputReader())
         self.inputs = inputs
         self.fingerprint = self._pipeline.fingerprint_of(inputs)
@@ -384,7 +372,9 @@ class AuditSession:
         unfinished or of another audit.
         """
         shards = read_shards(folders)
-        request = merged_request(shards, device, servers)
+        # On this machine, whatever the shards ran on.
+        request = from_table(shards[0].header.request, shards[0].folder, servers)
+        request = replace(request, device=device, engine="local")
         return cls(request, folder, shards=shards, **options)
 
     def run(
@@ -418,19 +408,12 @@ class AuditSession:
             self._save_copy(audit.report)  # if this fails, the audit is finished all the same
         return audit
 
-    def _import_foreign_target(self, request: AuditRequest, below: Path) -> AuditRequest:
-        """Return the request, after importing its target if that is of another framework."""
-        if request.target is None or is_url(request.target):
-            return request
-        template = "" if request.template == TEMPLATE else request.template
-        folder = foreign_targets.native_folder(
-            Path(request.target), below, self._told.append, template=template
-        )
-        return replace(request, target=str(folder)) if self._told else request
-
     def _open_cache(self) -> AbstractContextManager[AnswerCache]:
         if self._shards:
-            return closing(merged_answers(self.fingerprint, self._shards))
+            first = self._shards[0]
+            if changed := describe_changes(self.fingerprint.facts, first.header.config):
+                raise InputError(f"What was asked of {first.folder} has changed since: {changed}.")
+            return closing(merged_cache(self._shards))
         return open_cache(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )
@@ -463,7 +446,8 @@ class AuditSession:
                     )
                     self._save(report)
                     self._save_copy(report)
-            raise Interrupted(f"{_reason(error)} {resume_hint(kept)}") from error
+            reason = str(error) if isinstance(error, Interrupted) else "Interrupted."
+            raise Interrupted(f"{reason} {resume_hint(kept)}") from error
 
     def _save(self, report: Report) -> None:
         make_folder(self.folder)
@@ -512,7 +496,3 @@ class AuditSession:
             yield note
         if audited.deployment:
             yield f"Asking what {audited.deployment} deployed, by key."
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, Interrupted) else "Interrupted."

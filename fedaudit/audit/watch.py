@@ -16,7 +16,6 @@ from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
 from fedaudit.audit.request import ForgetRequest, WatchRequest
 from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.audit.target import AuditTarget
-from fedaudit.cache.engine import CachingEngine
 from fedaudit.canaries import canary_file
 from fedaudit.engine import factory
 from fedaudit.federation import adapters
@@ -170,9 +169,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         changed = preflight.measure_effect(
             engine, self.audited.tuned, base, inputs.watched.documents
         )
-        scorer = RoundScorer(
-            CachingEngine(engine, self.kept) if self.kept else engine, inputs.watched, memory.base
-        )
+        scorer = RoundScorer(self.cached(engine), inputs.watched, memory.base)
         rows: list[Measurement] = []
         for test, (number, adapter) in enumerate(inputs.rounds.items(), 1):
             digest = inputs.round_sha256[number]
@@ -191,7 +188,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         self.finish_asking()
         return AuditResults(
             results=[Result(measurements=tuple(rows))],
-            effect=preflight.effect_table(changed),
+            effect=changed,
             beginning=None,
             usage={},
         )

@@ -125,7 +125,7 @@ def has_repeats(text: str, *, length: int = 3, times: int = 10) -> bool:
     return max(Counter(grams).values(), default=0) >= times
 
 
-def most_hit(hits: Iterable[tuple[str, int]], count: int = 10) -> list[tuple[tuple[str, int], int]]:
+def most_hit(hits: Iterable[tuple[str, str]], count: int) -> list[tuple[tuple[str, str], int]]:
     """Return the `count` (client, suffix) pairs hit most, with their hits; ties by pair."""
     counted = Counter(hits).items()
     return sorted(counted, key=lambda item: (-item[1], item[0]))[:count]

@@ -5,7 +5,7 @@ import pytest
 from fedaudit.api.errors import NoEffectError
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import template
-from fedaudit.audit.preflight import EFFECT_TEXTS, MIN_CHANGE_NATS, effect_table, measure_effect
+from fedaudit.audit.preflight import EFFECT_TEXTS, MIN_CHANGE_NATS, measure_effect
 from fedaudit.data import corpus
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -27,11 +27,8 @@ def test_the_effect_by_hand():
     found = measure_effect(
         engine(lambda token: {" sued": 1.0, ".": -0.5}.get(token, 0.0)), TUNED, BASE, DOCUMENTS
     )
-    assert found.texts == 3
-    assert found.largest_change == 1
-    assert found.mean_gain == pytest.approx((1 - 0.5) / 4)  # of: claimant, i, sued, full stop
-    assert effect_table(found) == {"texts": 3, "mean_gain": found.mean_gain, "largest_change": 1.0}
-    assert effect_table(None) == {}
+    gain = pytest.approx((1 - 0.5) / 4)  # of: claimant, i, sued, full stop
+    assert found == {"texts": 3, "mean_gain": gain, "largest_change": 1.0}
 
 
 @pytest.mark.parametrize("change", [0.0, MIN_CHANGE_NATS / 2, -MIN_CHANGE_NATS / 2])
@@ -46,14 +43,14 @@ def test_one_token_is_enough():
     found = measure_effect(
         engine(lambda token: -0.01 if token == " 2" else 0.0), TUNED, BASE, DOCUMENTS
     )
-    assert found.largest_change == pytest.approx(0.01)
+    assert found["largest_change"] == pytest.approx(0.01)
 
 
 def test_texts_are_limited_and_distinct():
     many = [Document(id=str(i), text=f"a {i % 50}") for i in range(500)]
-    assert measure_effect(engine(lambda token: 1.0), TUNED, BASE, many).texts == EFFECT_TEXTS
+    assert measure_effect(engine(lambda token: 1.0), TUNED, BASE, many)["texts"] == EFFECT_TEXTS
     same = [Document(id=str(i), text="a b") for i in range(9)]
-    assert measure_effect(engine(lambda token: 1.0), TUNED, BASE, same).texts == 1
+    assert measure_effect(engine(lambda token: 1.0), TUNED, BASE, same)["texts"] == 1
 
 
 def test_without_texts_no_effect_can_be_seen():
@@ -70,9 +67,9 @@ def test_real_adapters(federation, adapter, fresh_base, tmp_path):
     def effect(folder):
         return measure_effect(local, Target(name="tuned", adapter=str(folder)), BASE, documents)
 
-    assert effect(adapter).largest_change > 0.1
+    assert effect(adapter)["largest_change"] > 0.1
     trained = effect(federation.path / "rounds/002/global")
-    assert trained.mean_gain > 0  # on what it was trained on
+    assert trained["mean_gain"] > 0  # on what it was trained on
     with pytest.raises(NoEffectError, match="Is it the initial adapter"):
         effect(federation.path / "rounds/000/global")
     dead = shutil.copytree(adapter, tmp_path / "dead")

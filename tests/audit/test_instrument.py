@@ -56,7 +56,7 @@ def measure(base, adapter, documents):
 
 
 def barred(effect):
-    return {row.metric for row in instrument_rows(preflight.effect_table(effect))}
+    return {row.metric for row in instrument_rows(effect)}
 
 
 def test_fold_leaves_what_a_normalizer_may_change():
@@ -78,9 +78,9 @@ def test_marks_of_a_chat_template_are_no_lost_letters_and_no_early_ends(trained,
     """Decoding leaves out <s> and </s>, which also end answers, as <|im_end|> does."""
     chat = [replace(d, pii=None, text=f"<s>[user] Go on.</s><s> {d.text}</s>") for d in documents]
     effect = measure(nano.folder(), trained, chat)
-    assert (effect.instrument["changed_texts"], effect.instrument["end_tokens"]) == (0, 0)
+    assert (effect["changed_texts"], effect["end_tokens"]) == (0, 0)
     named = [replace(d, pii=None, text=f"Ann<s>: {d.text}") for d in documents]
-    assert measure(nano.folder(), trained, named).instrument["changed_texts"] == 0
+    assert measure(nano.folder(), trained, named)["changed_texts"] == 0
 
 
 def test_letters_that_a_special_token_swallows_are_missed(tmp_path, trained, documents):
@@ -186,7 +186,7 @@ def test_a_configuration_of_other_weights_bars_a_pass(tmp_path, trained, documen
     base = edited_base(tmp_path / "base", "config.json", edit)
     effect = measure(base, trained, documents)
     assert "other_gain" in barred(effect)
-    assert effect.instrument["other_key"] == key
+    assert effect["other_key"] == key
 
 
 def test_a_decoder_that_masks_marks_bars_a_pass(tmp_path, trained, documents):

@@ -233,7 +233,7 @@ def _shards(folder: Path) -> None:
 def _read_shards(folder: Path) -> None:
     places = [folder / "1", folder / "2"]
     asked = [
-        session.merged_request(session.read_shards(places), "cpu"),
+        stored_request.from_table(session.read_shards(places)[0].header.request, places[0], ()),
         *(session.stored_run(folder / name)[0] for name in ("1", "3", "4")),
     ]
     for request in asked:

@@ -69,9 +69,10 @@ def found(corpora, engine, protocol=PROTOCOL, models=MODELS, seed=0, **others):
     """Return what each model says, the clients' parts, and the notes."""
     clients = cut(corpora, engine, protocol, seed)
     asked = request(corpora, protocol, seed=seed, **others)
-    heard = matching.continue_all(
-        engine, models, clients, protocol, begin=(), seed=seed, watch=no_watcher
-    )
+    heard = [
+        matching.continue_prefixes(engine, model, clients, protocol, begin=(), seed=seed)
+        for model in models
+    ]
     made, notes = run._match_all(heard, clients, asked, no_watcher)
     return made, clients, notes
 

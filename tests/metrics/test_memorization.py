@@ -139,6 +139,6 @@ def test_a_three_word_sequence_ten_times_is_a_repetition():
 
 
 def test_the_suffixes_hit_most():
-    hits = [("b", 2), ("a", 9), ("b", 1), ("a", 9), ("b", 2), ("c", 0)]
-    assert most_hit(hits, 3) == [(("a", 9), 2), (("b", 2), 2), (("b", 1), 1)]
-    assert most_hit([]) == []
+    hits = [("b", "2"), ("a", "9"), ("b", "1"), ("a", "9"), ("b", "2"), ("c", "0")]
+    assert most_hit(hits, 3) == [(("a", "9"), 2), (("b", "2"), 2), (("b", "1"), 1)]
+    assert most_hit([], 10) == []

@@ -303,31 +303,6 @@ def _sample_texts(
     }
 
 
-def continue_all(
-    engine: Engine,
-    models: Sequence[Target],
-    clients: Clients,
-    protocol: Protocol,
-    *,
-    begin: Sequence[int],
-    seed: int,
-    watch: Callable[[str], Progress],
-) -> list[ModelContinuations]:
-    """Return every model's continuations of every prefix."""
-    return [
-        continue_prefixes(
-            engine,
-            model,
-            clients,
-            protocol,
-            begin=begin,
-            seed=seed,
-            progress=watch(f"continuing prefixes: {model.name}"),
-        )
-        for model in models
-    ]
-
-
 def new_token_count(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
     """Return the number of new tokens: the protocol's, or as many as fit into the context.
 
@@ -359,11 +334,8 @@ def candidate_pairs(
         rows = [i for i, c in enumerate(continuations.texts) if c.client == asker and c.text]
         splits = looked_for(clients, asker, owner)
         texts = {continuations.texts[i].text: None for i in rows}
-        best = (
-            nearest_documents(list(texts), [p.suffix for p in splits], _retrieval_limit(protocol))
-            if splits
-            else []
-        )
+        limit = None if protocol.all_pairs else protocol.retrieved
+        best = nearest_documents(list(texts), [p.suffix for p in splits], limit) if splits else []
         chosen = dict(zip(texts, best, strict=False))
         for row in rows:
             candidates[row] += [
@@ -379,10 +351,6 @@ def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     if asker == owner:
         return splits
     return [split for split in splits if not clients[asker].has(split)]
-
-
-def _retrieval_limit(protocol: Protocol) -> int | None:
-    return None if protocol.all_pairs else protocol.retrieved
 
 
 def shared_text_caveats(clients: Clients) -> Iterator[str]:

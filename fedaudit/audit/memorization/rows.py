@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from statistics import median
 
 from fedaudit.api.engine import Engine
@@ -159,18 +159,14 @@ def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Meas
     drawn_sets = (
         {(hit.victim, hit.split.document) for hit in answer.hits} for answer in model.answers
     )
-    # `most_hit` takes numbers; here a number stands for a document's name.
-    pairs = [pair for drawn_set in drawn_sets for pair in drawn_set]
-    names = sorted({document for _, document in pairs})
-    number = {document: index for index, document in enumerate(names)}
-    for (victim, index), times in most_hit(((k, number[d]) for k, d in pairs), MOST_HIT):
+    for (victim, document), times in most_hit(chain.from_iterable(drawn_sets), MOST_HIT):
         yield Measurement(
             kind="memorization",
             plugin=PLUGIN,
             metric="drawn",
             value=float(times),
             n=len(model.answers),
-            scope={**scope, "victim": victim, "document": names[index]},
+            scope={**scope, "victim": victim, "document": document},
         )
 
 

@@ -29,7 +29,6 @@ from fedaudit.audit.records import reading_caveats
 from fedaudit.audit.request import MemorizationRequest, Protocol
 from fedaudit.audit.run import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.target import AuditTarget
-from fedaudit.cache.engine import CachingEngine
 from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, SPLITTER
@@ -118,20 +117,26 @@ class MemorizationPipeline(AuditPipeline[MemorizationInputs]):
         if not any(sample.splits for sample in clients.values()):
             raise TooShortError(splits.too_short(texts.values(), engine, self.form, protocol))
         models, without = _models(self.inputs), self.inputs.without
-        changed = None
+        changed: dict[str, float | str] = {}
         if base := self.audited.untuned:
             every = [document for documents in texts.values() for document in documents]
             changed = preflight.measure_effect(engine, models[0], base, every)
         start = preflight.choose_prompt_start(engine, models[0], _known_occurrences(clients))
-        continuations = matching.continue_all(
-            CachingEngine(engine, self.kept) if self.kept else engine,
-            [*models, *(_counterfactual_target(name, run) for name, run in without.items())],
-            clients,
-            protocol,
-            begin=engine.prompt_starts[start.chosen.start],
-            seed=request.seed,
-            watch=self.watch,
-        )
+        continuations = [
+            matching.continue_prefixes(
+                self.cached(engine),
+                model,
+                clients,
+                protocol,
+                begin=engine.prompt_starts[start.chosen.start],
+                seed=request.seed,
+                progress=self.watch(f"continuing prefixes: {model.name}"),
+            )
+            for model in (
+                *models,
+                *(_counterfactual_target(name, run) for name, run in without.items()),
+            )
+        ]
         self.finish_asking()
         all_matches, notes = _match_all(continuations, clients, request, self.watch)
         matches = all_matches[: len(models)]
@@ -145,7 +150,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationInputs]):
         result = replace(result, limits=(*self._shortened, *result.limits))
         return AuditResults(
             results=evidence.replace_hashed_ids([result], self.redactor),
-            effect=preflight.effect_table(changed),
+            effect=changed,
             beginning=start.table(),
             usage=_count_queries(clients, protocol),
         )

@@ -153,16 +153,6 @@ def _tokenize(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[D
         yield from zip(batch, engine.tokenize([document.text for document in batch]), strict=True)
 
 
-def text_sizes(
-    documents: Sequence[Document], engine: Engine, form: PromptTemplate
-) -> Iterator[int]:
-    """Yield the number of tokens of each distinct input text."""
-    training_documents = [document for document in documents if not document.is_prompt]
-    for document, tokens in _tokenize(_distinct(training_documents, form, seed=0), engine):
-        begin, after = _input(tokens, input_span(document, form))
-        yield after - begin
-
-
 def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
     """Return the range [begin, after) of an input's tokens.
 
@@ -244,7 +234,7 @@ def choose_prefix_length(
     nothing is changed.
     """
     protocol = request.protocol
-    sizes = text_lengths(files.values(), engine, form) if request.shorter else []
+    sizes = list(text_lengths(files.values(), engine, form)) if request.shorter else []
     length = median_low(sizes) - MIN_SUFFIX_TOKENS if sizes else 0
     if not 0 < length < protocol.prefix_length:
         return request, []
@@ -272,7 +262,10 @@ def too_short(
 
 def text_lengths(
     files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate
-) -> list[int]:
-    """Return the numbers of tokens of the different input texts of each client."""
-    corpora = ([d for d in documents if not d.is_prompt] for documents in files)
-    return [size for corpus in corpora for size in text_sizes(corpus, engine, form)]
+) -> Iterator[int]:
+    """Yield the numbers of tokens of the different input texts of each client."""
+    for documents in files:
+        texts = [document for document in documents if not document.is_prompt]
+        for document, tokens in _tokenize(_distinct(texts, form, seed=0), engine):
+            begin, after = _input(tokens, input_span(document, form))
+            yield after - begin
