@@ -92,14 +92,12 @@ def check_planted(federation: Federation, coins: CoinSet, reader: InputReader) -
     Raises InputError if the client's records do not hold its canaries as the coins fell, if the
     client is not in the federation, or if another client has some of the canaries.
     """
-    clients = {client.id: federation.path / client.data for client in federation.manifest.clients}
+    clients = [client.id for client in federation.manifest.clients]
     if coins.client not in clients:
         raise InputError(
             f"{federation.path} has no client {coins.client}, for whom the canaries were made."
         )
-    text_counts = {
-        client: Counter(_texts(path, federation, reader)) for client, path in clients.items()
-    }
+    text_counts = {client: Counter(_texts(client, federation, reader)) for client in clients}
     if not any(text_counts.values()):
         return False
     counts = text_counts.pop(coins.client)
@@ -156,18 +154,12 @@ def _check_noise(federation: Federation, audited: Federation, coins: CoinSet) ->
 def client_texts(federation: Federation, coins: CoinSet, reader: InputReader) -> list[str]:
     """Return the records of the canaries' client without the canaries, as far as they are kept."""
     canaries = {canary.text for canary in coins.canaries}
-    return [
-        text
-        for client in federation.manifest.clients
-        if client.id == coins.client
-        for text in _texts(federation.path / client.data, federation, reader)
-        if text not in canaries
-    ]
+    return [text for text in _texts(coins.client, federation, reader) if text not in canaries]
 
 
-def _texts(path: Path, federation: Federation, reader: InputReader) -> Iterator[str]:
-    if path.is_file():
-        yield from (d.text for d in reader.corpus(path, federation.template).documents)
+def _texts(client: str, federation: Federation, reader: InputReader) -> list[str]:
+    path = federation.record_files.get(client)
+    return [d.text for d in reader.corpus(path, federation.template).documents] if path else []
 
 
 KIND, PLUGIN = "epsilon", "dp_audit"

@@ -67,14 +67,13 @@ def count_canary_copies(
     for canary in canaries.planted:
         given[canary.client] = given.get(canary.client, 0) + 1
     found: dict[str, int] = {}
-    for client in federation.manifest.clients if federation else ():
-        path = federation.path / client.data if federation and client.data else None
-        if client.id in given and path is not None and path.is_file():
+    for client, path in federation.record_files.items() if federation else ():
+        if client in given:
             assert federation is not None
             texts = [d.text for d in reader.corpus(path, federation.template).documents]
-            own = [canary for canary in canaries.planted if canary.client == client.id]
+            own = [canary for canary in canaries.planted if canary.client == client]
             copies = document_frequency([canary.sentence for canary in own], texts)
-            found[client.id] = sum(copies[canary.sentence] >= canary.times for canary in own)
+            found[client] = sum(copies[canary.sentence] >= canary.times for canary in own)
     return CanaryCopies(given, found)
 
 

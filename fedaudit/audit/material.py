@@ -66,7 +66,7 @@ def discover(
     if marks:
         watermark_keys.read(marks, reader.read)
     audited = resolve(target, adapter, number, prefixes, client, victim, reader=reader)
-    files = _client_files(audited)
+    files = audited.record_files
     clients = read_clients(list(files.items()), reader) if files else ()
     named = bool(prefixes or victim)
     victim = victim or files.get(audited.update_of)
@@ -98,15 +98,6 @@ def discover(
         names={path: name for name, path in files.items()},
         narrowed=_why_narrowed(audited.update_of, named=named),
     )
-
-
-def _client_files(audited: AuditTarget) -> dict[str, Path]:
-    """Return the documents that a federation's folder keeps, by client."""
-    if audited.federation is None:
-        return {}
-    root = audited.federation.path
-    files = {c.id: root / c.data for c in audited.federation.manifest.clients if c.data}
-    return {name: path for name, path in files.items() if path.is_file()}
 
 
 def _file(root: Path | None, name: str) -> Path | None:

@@ -77,8 +77,8 @@ def _record_paths(request: "AuditRequest", federation: Federation) -> dict[str, 
     """Return the files of clients' records that are at hand, by client or by a file's name."""
     named = [path for path in (request.input_path, request.victim_path, *request.members) if path]
     paths = {path.stem: path for path in named}
-    paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
-    return {name: path for name, path in paths.items() if path.is_file()}
+    paths = {name: path for name, path in paths.items() if path.is_file()}
+    return {**paths, **federation.record_files}
 
 
 def read_client_models(
@@ -297,9 +297,8 @@ class CounterfactualRun:
         self, audited: AuditTarget, form: PromptTemplate, reader: InputReader
     ) -> Iterator[Document]:
         assert audited.federation is not None
-        for client in audited.federation.manifest.clients:
-            path = audited.federation.path / client.data
-            if client.id in self.without and client.data and path.is_file():
+        for client, path in audited.federation.record_files.items():
+            if client in self.without:
                 yield from reader.corpus(path, form).documents
 
 
@@ -465,22 +464,17 @@ def _open_reference(
         raise InputError(
             f"--reference {path} is the audited federation itself: it says nothing about itself."
         )
-    records = list(_records(federation))
-    every = (document for file in records for document in reader.corpus(file, form).documents)
+    files = federation.record_files
+    if without := [c.id for c in federation.manifest.clients if c.id not in files]:
+        raise InputError(
+            f"{federation.path} does not hold the records of {without[0]}: which records it was "
+            "trained on is not known."
+        )
+    every = (
+        document for file in files.values() for document in reader.corpus(file, form).documents
+    )
     texts = frozenset(document.text for document in every if not document.is_prompt)
     return ReferenceRun(path=path, adapter=adapter, sha256=digest, texts=texts)
-
-
-def _records(federation: Federation) -> Iterator[Path]:
-    """Yield the file of every client's records; raises InputError if one is missing."""
-    for client in federation.manifest.clients:
-        path = federation.path / client.data
-        if not client.data or not path.is_file():
-            raise InputError(
-                f"{federation.path} does not hold the records of {client.id}: which records it was "
-                "trained on is not known."
-            )
-        yield path
 
 
 def reference_facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,8 @@ def read_held_out(
         return None
     documents = [d for d in reader.corpus(path, form).documents if not d.is_prompt]
     given = [document for file in (*input_files, *members) for document in file.documents]
-    trained = [*given, *_client_records(audited, form, reader)]
+    dealt = [reader.corpus(path, form).documents for path in audited.record_files.values()]
+    trained = [*given, *chain.from_iterable(dealt)]
     texts, groups = {fold(d.text) for d in trained}, _groups(input_files[-1].documents)
     new = [d for d in documents if fold(d.text) not in texts]
     remaining = [d for d in new if d.group not in groups]
@@ -162,18 +164,6 @@ def read_held_out(
 def _is_of_federation(path: Path, audited: AuditTarget) -> bool:
     federation = audited.federation
     return federation is not None and path.resolve() == (federation.path / HELD_OUT).resolve()
-
-
-def _client_records(
-    audited: AuditTarget, form: PromptTemplate, reader: InputReader
-) -> Iterable[Document]:
-    """Yield the records that the clients of a simulation were given."""
-    if audited.federation is None:
-        return
-    for client in audited.federation.manifest.clients:
-        data = audited.federation.path / client.data if client.data else None
-        if data is not None and data.is_file():
-            yield from reader.corpus(data, form).documents
 
 
 def _needs_held_out(request: "AuditRequest") -> bool:
@@ -254,7 +244,7 @@ def unvouched_caveats(request: "AuditRequest", audited: AuditTarget) -> list[str
     if request.victim_path is None or request.members:
         return []
     known = _vouched(audited)
-    files = _unless_attacked(request, _client_files(audited))
+    files = _unless_attacked(request, audited.record_files)
     names = [name for name in files if name not in known]
     if not names:
         return []
@@ -296,13 +286,4 @@ def _vouched(audited: AuditTarget) -> dict[str, Path]:
         return {}
     hashes = audited.federation.manifest.files
     data = {client.id: client.data for client in audited.federation.manifest.clients}
-    return {name: path for name, path in _client_files(audited).items() if data[name] in hashes}
-
-
-def _client_files(audited: AuditTarget) -> dict[str, Path]:
-    if audited.federation is None:
-        return {}
-    folder = audited.federation.path
-    clients = audited.federation.manifest.clients
-    files = {client.id: folder / client.data for client in clients if client.data}
-    return {name: path for name, path in files.items() if path.is_file()}
+    return {name: path for name, path in audited.record_files.items() if data[name] in hashes}

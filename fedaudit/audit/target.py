@@ -76,6 +76,11 @@ class AuditTarget:
         return Target(name="base") if has_base else None
 
     @property
+    def record_files(self) -> dict[str, Path]:
+        """The files of clients' records that the federation's folder has, by client."""
+        return self.federation.record_files if self.federation else {}
+
+    @property
     def adapter_name(self) -> str | None:
         """The name of the adapter in a report."""
         if self.served:
@@ -230,7 +235,7 @@ def _resolve_federation(
     reader: InputReader,
 ) -> AuditTarget:
     """Return a federation's adapter, or its deployed model if neither option is given."""
-    opened = _federation(reader.federation(path), adapter, number, reader)
+    opened = _federation(reader.federation(path), adapter, number)
     if adapter is None and number is None:
         return _apply_deployment(opened, client, data)
     if client is not None:
@@ -255,7 +260,7 @@ def _resolve_base(target: str, path: Path, adapter: str | None, reader: InputRea
         raise InputError(f"{path} is a file; a target is a folder or a hub id.")
     if path.is_dir() and not (path / "config.json").exists():
         raise InputError(f"{path} is neither a federation (federation.json) nor a model.")
-    folder = _adapter(adapter, reader)
+    folder = Path(adapter) if adapter is not None else None
     return AuditTarget(base=target, base_sha256=_stated_sha256(folder), adapter=folder)
 
 
@@ -282,15 +287,12 @@ def _open_adapter(adapter: str, path: Path | None, reader: InputReader) -> Audit
     )
 
 
-def _federation(
-    federation: Federation, adapter: str | None, number: int | None, reader: InputReader
-) -> AuditTarget:
+def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:
     base = federation.manifest.base
     if adapter is not None:
         if number is not None:
             raise UsageError("--round and --adapter exclude each other.")
         chosen, folder = None, Path(adapter)
-        adapters.check(folder, reader.read)
         client = federation.client_of_update(folder)
     else:
         client = ""
@@ -340,13 +342,6 @@ def _around(data: Path | None) -> Path | None:
     if data is None or data.parent.name != "data" or not is_federation(data.parent.parent):
         return None
     return data.parent.parent
-
-
-def _adapter(name: str | None, reader: InputReader) -> Path | None:
-    if name is None:
-        return None
-    adapters.check(Path(name), reader.read)
-    return Path(name)
 
 
 def _stated_sha256(adapter: Path | None) -> str:

@@ -7,7 +7,6 @@ from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.scoring import ExtractionResult
 from fedaudit.metrics.budget_sweep import budget_steps
-from fedaudit.metrics.intervals import wilson
 
 METRIC = "overlap"
 SOURCES = ("tuned", "tuned-not-base")
@@ -78,16 +77,12 @@ def _budgets(extractions: Sequence[ExtractionResult], source: str) -> Iterator[M
 
 
 def _share(plugin: str, hits: int, n: int, scope: Mapping[str, object]) -> Measurement:
-    estimate = wilson(hits, n) if n else None
-    return Measurement(
+    return Measurement.rate(
+        hits,
+        n,
         kind="extraction",
         plugin=plugin,
         metric=METRIC,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=n,
-        hits=hits,
-        reason="" if estimate else "nothing was found to compare",
+        reason="nothing was found to compare",
         scope=scope,
     )

@@ -335,15 +335,16 @@ class PrefixAttack(Attack):
 
     def _hits(self, context: AttackContext, plan: QueryPlan, target_set: TargetSet) -> Result:
         if self.estimator == "exact":
-            return exact.estimate_extraction(
+            by_victim = exact.estimate_victims(
                 self.name,
                 context,
                 plan,
-                target_set,
+                {"": target_set},
                 self.query_params,
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
+            return by_victim[""]
         extraction = ExtractionResult(
             plugin=self.name,
             target_set=target_set,

@@ -51,6 +51,12 @@ class Federation:
             raise UsageError(f"{self.path} has {listing}, no round {chosen}.")
         return chosen, self.path / rounds[chosen]
 
+    @property
+    def record_files(self) -> dict[str, Path]:
+        """The files of clients' records that are in the folder, by client."""
+        files = {c.id: self.path / c.data for c in self.manifest.clients if c.data}
+        return {name: path for name, path in files.items() if path.is_file()}
+
     def client_of_update(self, folder: Path) -> str:
         """Return the client that sent the adapter in `folder` as its update; empty for none."""
         updates = (one for finished in self.manifest.rounds for one in finished.clients.items())

@@ -9,6 +9,7 @@ from fedaudit.api.templates import template
 from fedaudit.audit.exposure import count_canary_copies
 from fedaudit.audit.input_files import InputReader
 from fedaudit.canaries.canary_file import Canary
+from fedaudit.federation.folder import Federation
 
 
 def canary(number, client="c0", times=1):
@@ -24,8 +25,7 @@ def federation(folder, *texts):
     lines = (f'{{"text": "{text}"}}\n' for text in texts)
     (folder / "c0.jsonl").write_text("".join(lines))
     clients = [SimpleNamespace(id="c0", data="c0.jsonl"), SimpleNamespace(id="c1", data="")]
-    return SimpleNamespace(path=folder, template=template("fed_pii"),
-                           manifest=SimpleNamespace(clients=clients))  # fmt: skip
+    return Federation(folder, SimpleNamespace(clients=clients, template=template("fed_pii")))
 
 
 def counted(federation):

@@ -18,6 +18,7 @@ from fedaudit.audit.records import (
 )
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
+from fedaudit.federation.folder import Federation
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def federation(tmp_path):
         SimpleNamespace(id="c4", data=""),
     ]
     files = {f"data/c{n}.jsonl": "0" * 64 for n in range(3)}
-    known = SimpleNamespace(path=tmp_path, manifest=SimpleNamespace(clients=clients, files=files))
+    known = Federation(tmp_path, SimpleNamespace(clients=clients, files=files))
     return AuditTarget(base="base", federation=known)
 
 

@@ -175,26 +175,6 @@ class ExactResult(Result):
     """For each control string, the probability by the tuned model."""
 
 
-def estimate_extraction(
-    plugin: str,
-    context: AttackContext,
-    plan: QueryPlan,
-    target_set: TargetSet,
-    query_params: QueryParams,
-    *,
-    threshold: float,
-    sweeps: bool = True,
-) -> Result:
-    """Return the expected result for `query_params.samples` samples per prefix.
-
-    With `sweeps`, it includes other numbers of samples.
-    """
-    by_victim = estimate_victims(
-        plugin, context, plan, {"": target_set}, query_params, threshold=threshold, sweeps=sweeps
-    )
-    return by_victim[""]
-
-
 def estimate_victims(
     plugin: str,
     context: AttackContext,
@@ -203,10 +183,11 @@ def estimate_victims(
     query_params: QueryParams,
     *,
     threshold: float,
-    sweeps: bool = True,
+    sweeps: bool,
 ) -> dict[str, Result]:
     """Return the expected result for each of several victims, by name, from one walk per model.
 
+    It is for `query_params.samples` samples per prefix; with `sweeps`, also for other numbers.
     A string's probability does not depend on the other strings, except for rounding. In the
     audit of one shard, results are empty, since no one reports them.
     """

@@ -10,7 +10,6 @@ from typing import Any
 from fedaudit.api.kind import Table
 from fedaudit.report.charts import coverage_by_budget, heat_map, privacy_utility, z_by_round
 from fedaudit.report.charts.beside_chance import beside_chance
-from fedaudit.report.charts.heat_map import HeatMap
 from fedaudit.report.charts.line_plot import LinePlot
 from fedaudit.report.checklist.brief import NOT_LOOKED_FOR, brief, byline, kind_name
 from fedaudit.report.checklist.measures import measures
@@ -38,15 +37,6 @@ NUMBERS = ("outputs", "outputs_of_base", "p_value")
 """Fields of a finding's evidence that have a column."""
 WIDTH = 300
 """Length of a bar that reaches the end of the chart's scale."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageFigure:
-    """A picture with its caption; `svg` is markup."""
-
-    title: str
-    note: str
-    svg: str
 
 
 def render(report: Row, owned: ReportOwner = NOT_OWNED) -> str:
@@ -96,11 +86,11 @@ def _content(report: Row, owned: ReportOwner) -> dict[str, Any]:
         "answer": summary.verdict_sentence(report, checked),
         "before": [fact for fact in facts if fact.question == NOT_LOOKED_FOR],
         "after": [fact for fact in facts if fact.question != NOT_LOOKED_FOR],
-        "open_figures": _figures(
+        "open_figures": [
             *privacy_utility.figures(report),
             *heat_map.heat_maps(report),
             *z_by_round.figures(report),
-        ),
+        ],
         "chart": chart.scaled(WIDTH),
         "width": WIDTH,
         "judged_tables": assessment.judgement_tables(report),
@@ -119,17 +109,15 @@ def _content(report: Row, owned: ReportOwner) -> dict[str, Any]:
     }
 
 
-def _sections(
-    report: Row, owned: ReportOwner
-) -> Iterator[tuple[str, list[PageFigure], list[Table]]]:
+def _sections(report: Row, owned: ReportOwner) -> Iterator[tuple[str, list[LinePlot], list[Table]]]:
     """Yield the folded sections that have something: title, figures, tables."""
     extraction = [
         *overview.attack_tables(report, laws=owned.laws),
         *relevant_clauses(report, owned.laws),
     ]
     worst = {"findings": overview.worst_findings(report)}
-    sections: tuple[tuple[str, list[PageFigure], list[Table]], ...] = (
-        ("What came out", _figures(*coverage_by_budget.figures(report)), extraction),
+    sections: tuple[tuple[str, list[LinePlot], list[Table]], ...] = (
+        ("What came out", coverage_by_budget.figures(report), extraction),
         ("What defences would have bought and cost", [], defense_tables(report)),
         ("Who trained on marked documents", [], attribution(report)),
         (
@@ -144,10 +132,6 @@ def _sections(
         ),
     )
     yield from (section for section in sections if section[1] or section[2])
-
-
-def _figures(*plots: LinePlot | HeatMap) -> list[PageFigure]:
-    return [PageFigure(title=plot.title, note=plot.note, svg=plot.svg()) for plot in plots]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
