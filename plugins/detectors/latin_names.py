@@ -64,13 +64,19 @@ _PIECE = re.compile(
     re.V1,
 )
 _ANY_PIECE = rf"(?>{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
+_BEGINS = r"(?<![\w--_]|@|\w['’\-_]|[\p{L}_]\.)"
+"""Where a name may begin: not within a word, an address or a file's name, but in 'quotes' and
+_emphasis_, and behind the number or the dash of a list's item."""
 _RUN = re.compile(
-    rf"(?<![\w'’@.\-]){_ANY_PIECE}(?:(?:{_SPACE}|(?<=\.)){_ANY_PIECE})*(?![\w@])", re.V1
+    rf"{_BEGINS}{_ANY_PIECE}(?:(?:{_SPACE}|(?<=\.)){_ANY_PIECE})*(?![[\w--_]@]|_\w)", re.V1
 )
 _BORDER = re.compile(r"\n|\r|\t|\||;|<[^<>]{0,200}>|[ \u00a0]{2,}|\\[nrt]")
-_WRAP = re.compile(rf"(?<=[^\s.!?:;,]{_SPACE}?)\n(?={_UPPER}{_LETTER}+[^\n]{{10}})", re.V1)
+_WRAP = re.compile(
+    rf"(?<=[^\s.!?:;,]{_SPACE}?)\n(?=(?P<next>{_UPPER}{_LETTER}+)(?![^\n:]{{0,30}}:\s)[^\n]{{10}})",
+    re.V1,
+)
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BULLET = re.compile(r"""\s*(?:(?:[-*•–·>#]|\(?\d{1,3}[.)]|\(?[a-z]\))\s+)?["“'(]?\s*""")
+_BULLET = re.compile(r"""\s*(?:(?:[-*•–·>#_]|\(?\d{1,3}[.)]|\(?[a-z]\))\s*)?["“'(]?\s*""")
 _TAIL = re.compile(r"""[\s.,:)"”']*(?:\([^()]*\))?[\s.,:]*""")
 _LABEL = re.compile(
     rf"(?:^|[\s,(])(?:{'|'.join(ROLES)})(?:\s*\(s\))?\s*(?:by|of)?\s*[:=]\s*[\"'“]?$", re.I
@@ -106,18 +112,26 @@ _PINYIN = re.compile(
     r"(?:(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?(?:a|o|e|ai|ei|ao|ou|an|en|ang|eng|ong|i|ia|ie|iao|iu"
     r"|ian|in|iang|ing|iong|u|ua|uo|uai|ui|uan|un|uang|ue|uen)){1,2}"
 )
-_CELL_END = re.compile(r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)""")
+_CELL_END = re.compile(
+    r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
+)
+_OF_A_FAMILY = re.compile(
+    r"(?:van|von|vom|de|da|dos|das|del|della|di|du|den|der|ter|ten|zu|zum|zur|af|av|bin|ibn|bint|ben)$"
+)
+"""A word that is a first name as well is one in front of these."""
 _AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re.V1)
 _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
-_AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
+AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
 _LEAD = re.compile(rf"(?:{_TITLE}|(?i:{'|'.join(ROLES)})(?![\w'’\-]):?)\s+", re.V1)
 """What stands before a name, and a model takes for a part of it."""
 _COMMA = re.compile(
-    rf"(?<![\w'’@.\-])(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
+    rf"{_BEGINS}(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
     re.V1,
 )
+_IN_LABELLED = re.compile(r"[^\W\d_]\s*[:=]\s")
+_COLON = re.compile(r"[ \t]*:(?=\s|$)")
 _NEXT_IS_LABEL = re.compile(r"[ \t]*\r?\n[ \t]*[^\W\d][^\n:]{1,30}:[ \t]")
 """What follows the name at the head of a record card: a line with a label."""
 _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
@@ -258,8 +272,13 @@ def latin_names(text: str) -> Iterator[FoundName]:
             _Piece(str(match.lastgroup), match.start(), match.end(), match.group())
             for match in _PIECE.finditer(joined, *run.span())
         ]
+        if pieces and _COLON.match(joined, run.end()):
+            # "Patient: Helga Brunner Consultant: ...": the last word is the next label.
+            before = cells.context(pieces).before
+            pieces = pieces[:-1] if _IN_LABELLED.search(before) else pieces
         if not pieces:
             continue
+        pieces = _with_surnames(pieces, lists)
         context = cells.context(pieces)
         found = list(_names(pieces, lists, cells))
         names += [(name, surname, context.cell, context.fills_cell) for name, surname in found]
@@ -273,15 +292,17 @@ def latin_names(text: str) -> Iterator[FoundName]:
     positions: set[int] = set()
     surnames: dict[str, float] = {}
     for name, surname in found_names:
-        if name.end - name.start <= LONGEST_CUT and text[name.end : name.end + 1] == ".":
+        known = lists.last | {"ng"}
+        is_short = name.end - name.start <= LONGEST_CUT and name_key(surname) not in known
+        if is_short and text[name.end : name.end + 1] == ".":
             continue  # what an initial of two letters leaves of "Mr Kh."
         positions.update(range(name.start, name.end))
         if name_key(surname) not in lists.common:
             surnames.setdefault(surname, name.score)
         yield name
     long = [surname for surname in surnames if len(surname) >= SHORTEST_AGAIN]
-    again_pattern = r"(?<![\w'’-])\L<long>(?![\w-])"
-    for again in re.finditer(again_pattern, text, long=long) if long else ():
+    again_pattern = rf"{_BEGINS}\L<long>(?![[\w--_]\-]|_\w)"
+    for again in re.finditer(again_pattern, text, re.V1, long=long) if long else ():
         if again.start() not in positions:
             positions.update(range(again.start(), again.end()))
             yield FoundName(again.start(), again.end(), surnames[again.group()])
@@ -299,10 +320,13 @@ def name_within(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 def _join_wrapped(text: str) -> str:
     """Return the text with a space for each line end within a sentence; offsets stay."""
+    lists = name_lists()
 
     def space(match: "re.Match[str]") -> str:
-        start = text.rfind("\n", 0, match.start()) + 1
-        return " " if match.start() - start >= WRAPPED else "\n"
+        start, key = text.rfind("\n", 0, match.start()) + 1, name_key(match["next"])
+        means = key in lists.common or key in FUNCTION_WORDS or _COMMON_ENDING.search(key)
+        is_name = key in lists.first or key in lists.last or not means
+        return " " if is_name and match.start() - start >= WRAPPED else "\n"
 
     joined: str = _WRAP.sub(space, text)
     return joined
@@ -321,7 +345,7 @@ def _names(
         if pieces[position].kind == "title":
             sure = False
             while position < len(pieces) and pieces[position].kind == "title":
-                sure |= re.split(r"[.\s]", pieces[position].text)[0] not in OFFICES
+                sure |= _root(pieces[position]) not in OFFICES
                 position += 1
             length = _titled_length(pieces[position : _title(pieces, position)], lists, sure=sure)
             words = _trim_particles(pieces[position : position + length])
@@ -332,6 +356,35 @@ def _names(
         end = _title(pieces, position)
         yield from _untitled(pieces[position:end], lists, cells)
         position = end
+
+
+def _with_surnames(pieces: Sequence[_Piece], lists: NameLists) -> list[_Piece]:
+    """Return the words with titles that are somebody's surname as words: Dr Pan, Sir John Major."""
+    result = list(pieces)
+    for i, piece in enumerate(pieces):
+        if piece.kind != "title" or name_key(_root(piece)) not in lists.last:
+            continue
+        before, after = pieces[i - 1] if i else None, pieces[i + 1 : i + 2]
+        titled = before is not None and before.kind == "title" and _root(before) not in OFFICES
+        given = before is not None and before.kind != "title" and before.key in lists.first
+        if not after:
+            is_surname = titled or given
+        else:
+            chinese = before is None and len(pieces) == 2 and _is_syllable(after[0])
+            is_surname = _root(piece) not in OFFICES and (
+                titled or (_is_syllable(piece) and chinese)
+            )
+        if is_surname:
+            result[i] = _Piece("word", piece.start, piece.start + len(_root(piece)), _root(piece))
+    return result
+
+
+def _root(title: _Piece) -> str:
+    return str(re.split(r"[.\s]", title.text)[0])
+
+
+def _is_syllable(piece: _Piece) -> bool:
+    return len(piece.text) <= LONGEST_SYLLABLE and _PINYIN.fullmatch(piece.key) is not None
 
 
 def _title(pieces: Sequence[_Piece], position: int) -> int:
@@ -399,19 +452,24 @@ def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
     piece = pieces[i]
     if piece.kind != "word":
         return piece.text.strip() in _STATES
-    before = pieces[i - 1] if i and pieces[i - 1].kind == "word" else None
-    after = pieces[i + 1] if i + 1 < len(pieces) and pieces[i + 1].kind == "word" else None
+    before, after = _neighbour(pieces[:i][::-1]), _neighbour(pieces[i + 1 :])
     if piece.shouted:
         named = _is_shouted_name(piece, before, after, lists, context)
         return not (named or _is_shouted_pair(pieces, lists))
-    if not _is_common(piece, lists):
+    if not _is_common(piece, lists) or _PLACE.search(context.before):
+        return _is_common(piece, lists)
+    if piece.key in lists.first and _OF_A_FAMILY.match(pieces[i + 1].text if after else ""):
         return False
-    if piece.key in FUNCTION_WORDS or _PLACE.search(context.before):
-        return True
     is_surname = before is not None and _name_like(before, piece, lists)
-    if is_surname and not (after is not None and not _is_common(after, lists)):
-        return False
-    return not (after is not None and _name_like(piece, after, lists))
+    ends = is_surname and (after is None or _is_common(after, lists))
+    begins = after is not None and _name_like(piece, after, lists)
+    return piece.key in FUNCTION_WORDS or not (ends or begins)
+
+
+def _neighbour(pieces: Sequence[_Piece]) -> _Piece | None:
+    """Return the word that comes first, beyond particles as in "Jan van der Berg"."""
+    beyond = next((p for p in pieces if p.kind != "particle" or not p.text.islower()), None)
+    return beyond if beyond is not None and beyond.kind == "word" else None
 
 
 def _name_like(given: _Piece, family: _Piece, lists: NameLists) -> bool:
@@ -609,7 +667,7 @@ def _surname_first(
     for match in _COMMA.finditer(text):
         start, family, words = match.start(), match["last"], match["first"].split()
         context = cells.context_of(start, match.end())
-        if _AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
+        if AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
             continue
         heads = context.fills_cell and _NEXT_IS_LABEL.match(text, match.end())
         common = (name_key(word) in lists.common for word in (*family.split(), *words))

@@ -20,8 +20,8 @@ from fedaudit.pii.spans import resolve
 
 from .analyzer import analyzers
 from .custom import custom_patterns
-from .latin_names import LISTED, TITLED, FoundName, latin_names, name_within
-from .name_lists import name_lists
+from .latin_names import AT_TITLE, LISTED, TITLED, FoundName, latin_names, name_within
+from .name_lists import name_key, name_lists
 from .name_words import (
     AFTER_NAMES,
     BEFORE_NAMES,
@@ -103,11 +103,39 @@ class Names(Presidio):
             yield 1 + name.score, PiiSpan(name.start, name.end, PERSON)
 
     def _people(self, folded: str) -> list[FoundName]:
-        names = list(latin_names(folded)) if "en" in self.languages else []
-        names += chinese_names(folded) if "zh" in self.languages else []
-        return [name for name in names if name.score >= self.threshold]
+        text, places = _as_read(folded)
+        names = list(latin_names(text)) if "en" in self.languages else []
+        names += chinese_names(text) if "zh" in self.languages else []
+        return [
+            FoundName(places[start], places[end - 1] + 1, score)
+            for start, end, score in names
+            if score >= self.threshold
+        ]
 
 
+def _as_read(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text without invisible characters and doubled spaces in names, and their places.
+
+    Two spaces are a column's border elsewhere.
+    """
+    if not _UNREAD.search(text):
+        return text, range(len(text))
+    lists = name_lists()
+    left_out = {
+        place
+        for match in _UNREAD.finditer(text)
+        if match["word"] is None
+        or AT_TITLE.fullmatch(match["word"])
+        or name_key(match["word"]) in lists.first
+        for place in range(match.end() - 1, match.end())
+    }
+    places = [place for place in range(len(text)) if place not in left_out]
+    return "".join(text[place] for place in places), places
+
+
+_UNREAD = re.compile(
+    r"[\u0000\u00ad\u200b-\u200f\u2060-\u2064\ufeff]|\b(?P<word>[^\W\d_]+\.?)  (?=[^\W\d_])"
+)
 _BORDER = re.compile(rf"[^{HAN}]|$")
 _HAN_ONLY = re.compile(f"[{HAN}]+")
 _COLON = re.compile(r"[:：为叫]\s*$")

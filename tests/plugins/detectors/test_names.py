@@ -39,6 +39,91 @@ def test_names_are_found(text, names):
 @pytest.mark.parametrize(
     ("text", "names"),
     [
+        (
+            "'Tobias Grell' saw 'Dr Odum'. VALUES ('Helga Grell');",
+            ["Tobias Grell", "Odum", "Helga Grell"],
+        ),
+        ("1.Helga Grell\n-Milan Odum\n_Anna Odum_", ["Helga Grell", "Milan Odum", "Anna Odum"]),
+        ("helga.Grell@x.org, www.Helga.Grell.org, my_Helga Grell.txt, d'Helga", []),
+    ],
+)
+def test_marks_around_a_name_are_no_part_of_a_word(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("By Dr Pan. Ms Pan Wei and Pani Pan Wei left.", ["Pan", "Pan Wei", "Pan Wei"]),
+        ("Sir John Major met Mr Major and Mrs Judge.", ["John Major", "Major", "Judge"]),
+        ("Name: Pan Wei", ["Pan Wei"]),
+        ("Pan Kowalski and Mr Justice Grell", ["Kowalski", "Grell"]),
+        ("Prof Dr said so, Lt Col Odum too, and the Lord Major.", ["Odum"]),
+        ("Ask Ms Yu. See Dr. Xu. Then Mr. Ng. And Mr Kh. left.", ["Yu", "Xu", "Ng"]),
+    ],
+)
+def test_a_title_may_be_a_surname_and_a_surname_short(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Claimant: Jan de Souza\nName: Vincent van Gogh", ["Jan de Souza", "Vincent van Gogh"]),
+        ("Dear Jan de Vries,", ["Jan de Vries"]),
+        ("So Will van der Berg met Hope van Dyke.", ["Will van der Berg", "Hope van Dyke"]),
+        ("He was in Paris de facto, and in May a lot.", []),
+    ],
+)
+def test_a_first_name_that_is_a_word_is_one_before_a_particle(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Patient: Helga Grell Consultant: Petra Odum", ["Helga Grell", "Petra Odum"]),
+        ("NAME: HELGA GRELL SEX: F", ["HELGA GRELL"]),
+        ("Vorname: Käthe Nachname: Grell Geschlecht: W", ["Käthe", "Grell"]),
+        ("First Name: Helga Last Name: Grell", ["Helga", "Grell"]),
+        ("Helga Grell: hello\n[12:30] Milan Odum: hi", ["Helga Grell", "Milan Odum"]),
+        (
+            "Discharge summary for the patient who is named Helga Grell\nDiagnosis: asthma",
+            ["Helga Grell"],
+        ),
+        (
+            "The court in the old city of Leeds heard Mr Tobias Grell\nHaving heard him, it rose",
+            ["Tobias Grell"],
+        ),
+        (
+            "The letter that came in the morning was for Mr Tobias\nGrell and is here.",
+            ["Tobias\nGrell"],
+        ),
+    ],
+)
+def test_the_next_label_is_no_part_of_a_name(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "Tobias Ash\u00adworth saw Mrs Ka\u200bthe Odum.",
+            ["Tobias Ash\u00adworth", "Ka\u200bthe Odum"],
+        ),
+        ("Name: Helga  Grell; Dr  Odum", ["Helga  Grell", "Odum"]),
+        ("Dorothy Grell  Consultant", ["Dorothy Grell"]),
+        ("原告王\u200b建国起诉。", ["王\u200b建国"]),
+    ],
+)
+def test_invisible_characters_and_a_doubled_space_divide_no_name(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
         ("Ask Mr Grell. Was Mrs. Odum there?", ["Grell", "Odum"]),
         ("Mr de Kuyper met Ms al-Fassi and Dr von Trenk.", ["de Kuyper", "al-Fassi", "von Trenk"]),
         ("By Prof. Dr. med. Grell and Mr MCGREW.", ["Grell", "MCGREW"]),
@@ -81,8 +166,10 @@ def test_names_are_found_in_the_layouts_of_letters_and_tables(text, names):
         ("Vino la señora Odum con el señor Grell.", ["Odum", "Grell"]),
         ("Jean-Dorothy Qomo phoned", ["Jean-Dorothy Qomo"]),
         ("THE BUYER, DOROTHY PARKER, PAID", ["DOROTHY PARKER"]),
-        ("| Name | Post |\n| --- | --- |\n| Xyla Joshi | Cook |\n| Qoming Joshi | Maid |",
-         ["Xyla Joshi", "Qoming Joshi"]),
+        (
+            "| Name | Post |\n| --- | --- |\n| Xyla Joshi | Cook |\n| Qoming Joshi | Maid |",
+            ["Xyla Joshi", "Qoming Joshi"],
+        ),
         ("Odumidis, Xylios\nWard: 4\nDiet: none", ["Odumidis, Xylios"]),
         ("See you.\n\nBest\nXyla", ["Xyla"]),
         ("Dear Tenant, the lift is broken.", []),
@@ -91,7 +178,7 @@ def test_names_are_found_in_the_layouts_of_letters_and_tables(text, names):
         ("closed between Oak Lane and Elm Grove", []),
         ("under THE GRANT DEED of last year", []),
     ],
-)  # fmt: skip
+)
 def test_names_behind_greetings_relations_and_labels_and_what_only_looks_like_one(text, names):
     assert people(text) == names
 
