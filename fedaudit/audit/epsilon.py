@@ -346,7 +346,7 @@ def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
         texts={
             source: client_texts(run.federation, coins, reader)
             for source, run in runs.items()
-            if coins.uses_gradients and run.federation
+            if run.federation
         },
     )
 
@@ -388,7 +388,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
         """Score every canary under every model that the attacker's positions see."""
         audited = self.audited
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
-        changed = preflight.measure_effect(engine, tuned, base, self._documents)
+        changed = self._effect(engine, tuned, base)
         start = preflight.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
         cached_engine = self.cached(engine)
         begin = engine.prompt_starts[start.chosen.start]
@@ -417,6 +417,18 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
             beginning=start.table(),
             usage={"queries": models * len(self._coins.canaries)},
         )
+
+    def _effect(self, engine: Engine, tuned: Target, base: Target) -> dict[str, float | str]:
+        """Return the adapter's effect on the client's records, else on the canaries.
+
+        Canaries are random tokens, by which an instrument cannot be calibrated.
+        """
+        texts = self.inputs.texts.get(TUNED)
+        if texts:
+            records = [Document(id=str(n), text=text, pii=()) for n, text in enumerate(texts)]
+            return preflight.measure_effect(engine, tuned, base, records)
+        effect = preflight.measure_effect(engine, tuned, base, self._documents)
+        return {name: effect[name] for name in ("texts", "largest_change") if name in effect}
 
     def _runs(self) -> Iterator[tuple[str, AuditTarget]]:
         """Yield the audited federation, and the one without noise, each with its scope.source."""

@@ -178,8 +178,12 @@ def _groups(documents: Iterable[Document]) -> set[str]:
 def _describe_held_out(
     path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, compared: bool
 ) -> tuple[str, ...]:
-    count = f"{len(remaining):,} records of {path.name}"
-    use = f"{count} were compared with" if compared else f"the requests of {count} could be asked"
+    asked = sum(bool(document.instruction) for document in remaining)
+    use = (
+        f"{len(remaining):,} records of {path.name} were compared with"
+        if compared
+        else f"the requests of {asked:,} records of {path.name} could be asked"
+    )
     return (
         f"held out: {use}; {trained:,} were left out because they were trained on, {grouped:,} "
         "because they are of the same groups as the records tried.",

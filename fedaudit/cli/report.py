@@ -31,11 +31,11 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     from fedaudit.system import outputs
     from fedaudit.system.outputs import check_output, write_output
 
+    entries = run_entries(folder)
     if format_ not in (None, "html", "terminal"):
         raise UsageError(f"A folder of runs is shown as html or terminal, not as {format_}.")
     if format_ != "terminal":
         check_output(out or folder / INDEX, outputs.INDEX)
-    entries = run_entries(folder)
     changes = trend_tables(trends(entries), MOST_ROUNDS)
     tables = [runs_table(entries), *changes, *problems_table(entries)]
     if format_ != "html":

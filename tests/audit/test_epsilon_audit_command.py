@@ -229,6 +229,25 @@ def test_a_control_with_as_much_noise_is_refused(told, monkeypatch, tmp_path):
     assert told(*words, "--out", tmp_path / "a").code == 1
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_canaries_of_random_tokens_do_not_calibrate_the_instrument(told, tmp_path, planted, kept):
+    shutil.copytree(planted / "run", tmp_path / "run")
+    if not kept:
+        for path in (tmp_path / "run/data").iterdir():
+            path.unlink()
+        manifest = tmp_path / "run/federation.json"
+        table = json.loads(manifest.read_text())
+        table["files"] = {name: h for name, h in table["files"].items() if "data/" not in name}
+        manifest.write_text(json.dumps(table))
+    words = ("dp", "audit", "coins.json", "--target", tmp_path / "run", "--epsilon", 50, "--quiet")
+    told(*words, "--out", tmp_path / "a")
+    found = report(tmp_path / "a")
+    effect = found["target"]["effect"]
+    assert set(effect) > {"base_loss"} if kept else set(effect) == {"texts", "largest_change"}
+    assert effect["texts"] == (6 if kept else 32)  # the client's own, else canaries
+    assert kept or not [row for row in found["measurements"] if row["kind"] == "instrument"]
+
+
 def test_mistakes(told, monkeypatch, tmp_path, planted):
     answer_as(monkeypatch, ["run/rounds"])
     claim = ("--epsilon", 1)

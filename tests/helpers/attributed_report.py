@@ -89,9 +89,9 @@ def absent(name="ward-5", **scope):
     )
 
 
-def power(hits=97, **scope):
-    """Return in how many of a hundred simulated federations a usual mark is found."""
-    return share("fed_attr", "marked_found", hits, 100, strength=14.0, rounds=5, **scope)
+def power(hits=97, n=100, **scope):
+    """Return in how many of `n` simulated federations a usual mark is found."""
+    return share("fed_attr", "marked_found", hits, n, strength=14.0, rounds=5, **scope)
 
 
 def innocent(**scope):

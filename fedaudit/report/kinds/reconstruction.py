@@ -27,8 +27,6 @@ class Reconstruction(Kind):
         """Return how many records of each client came out, word for word or as unordered tokens.
 
         Texts have the attack's p value; tokens that of Fisher's exact test against others' records.
-        An update of which nothing can be told has no number, and is not judged: `coverage` and the
-        report's limits say so.
         """
         rates = [
             row
@@ -38,6 +36,14 @@ class Reconstruction(Kind):
             and row.value is not None
         ]
         return [(row, _test(row, rows)) for row in rates]
+
+    def judge(self, rows: Sequence[Measurement], policy: Policy) -> list[Judgement]:
+        """Return why nothing can be told of any update, if that is so."""
+        tried = [row for row in rows if row.metric in (RATE, TOKENS)]
+        if any(row.value is not None for row in tried):
+            return []
+        reasons = dict.fromkeys(f"{row.plugin}: not measured: {row.reason}." for row in tried)
+        return [Judgement("inconclusive", one, "reconstruction", None, LIMIT) for one in reasons]
 
     def judge_test(
         self, row: Measurement, test: Test | None, adjusted: float | None, policy: Policy

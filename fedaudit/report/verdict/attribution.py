@@ -18,8 +18,8 @@ NO_CLIENT = "fed_attr tested no client."
 FOUND = "marked_found"
 """The metric of how often a marked client of simulated federations is flagged."""
 POWER = 0.9
-"""The share of simulated federations in which a usual mark is found, without which an attribution
-does not pass."""
+"""The share of federations in which a usual mark is found, without which an attribution does not
+pass: the interval of those that were simulated lies above it."""
 
 RULE = "attribution"
 StatusReason = tuple[str, str]
@@ -105,8 +105,8 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     * fail          the protocol flags a client
     * inconclusive  no client is flagged, but one could not be tested, none was, a mark has no
                     matching commitment where such are required, a client with a mark of the usual
-                    strength would be flagged in fewer than `POWER` of simulated federations, or
-                    none were simulated, or the protocol did not run
+                    strength may be flagged in fewer than `POWER` of such federations, by those that
+                    were simulated, or none were, or the protocol did not run
     * pass          all clients were tested, none exceeds the threshold, and a client with such a
                     mark would have
     """
@@ -181,12 +181,13 @@ def _power(rows: Iterable[Measurement]) -> StatusReason:
     """Return whether a mark of the usual strength would have been found, and that in words."""
     for row in rows:
         if _protocol(row) and row.metric == FOUND and "rounds" in row.scope:
-            found = row.value or 0.0
-            passes = found >= POWER
+            found, least = row.value or 0.0, row.low or 0.0
+            passes = least >= POWER
             return "pass" if passes else "inconclusive", (
                 f"a client with a mark of the usual strength (Z {row.scope['strength']} over "
                 f"{row.scope['rounds']} rounds) would be flagged in {found:.0%} of federations "
-                f"like this one{'' if passes else f', and a pass takes {POWER:.0%}'}"
+                f"like this one (at least {least:.0%}, by {row.n or 0:,} that were simulated)"
+                f"{'' if passes else f'; a pass takes {POWER:.0%} at least'}"
             )
     return "inconclusive", (
         "how often a client with a mark would be flagged was not simulated (--federations 100)"

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,10 +44,6 @@ def recheck(report: Row) -> RecheckedVerdict:
     not flag. A report with another rule or none is from another version of fedaudit: only its
     status is compared, also with the worst of its own judgements.
     """
-    return _name_absent_plugins(report, _recheck(report))
-
-
-def _recheck(report: Row) -> RecheckedVerdict:
     stated = report["verdict"]
     try:
         with warnings.catch_warnings():
@@ -56,6 +52,17 @@ def _recheck(report: Row) -> RecheckedVerdict:
     except Exception as error:  # a stranger's report may hold numbers too large to compute with
         message = f"its measurements cannot be judged ({type(error).__name__}), so its verdict is"
         return RecheckedVerdict(None, f"{UNRELIABLE}: {message} not checked.", "not checked")
+    checked = _compare(report, stated, recomputed)
+    kinds = " or ".join(unknown_kinds(report))
+    # A kind that is not judged here cannot make a fail into anything else.
+    if checked.holds is False and kinds and recomputed["status"] != "fail":
+        message = f"No installed plugin judges its rows of the kind {kinds}: the verdict is"
+        return RecheckedVerdict(None, f"{message} not checked.", "not checked")
+    return checked
+
+
+def _compare(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
+    """Compare a verdict with the one that was made anew."""
     if stated["status"] != recomputed["status"]:
         return RecheckedVerdict(
             False, _contradiction_text(stated, recomputed), "its own measurements contradict it"
@@ -67,15 +74,6 @@ def _recheck(report: Row) -> RecheckedVerdict:
         same = "by today's the status is the same; nothing else of the verdict was compared"
         return RecheckedVerdict(True, f"{_rule_text(stated)}; {same}.")
     return _recheck_parts(report, stated, recomputed)
-
-
-def _name_absent_plugins(report: Row, checked: RecheckedVerdict) -> RecheckedVerdict:
-    """Add to a doubt which kinds of rows a plugin may have judged that is not installed here."""
-    kinds = " or ".join(unknown_kinds(report))
-    if checked.holds is not False or not kinds:
-        return checked
-    text = f"{checked.message} No installed plugin judges its rows of the kind {kinds}."
-    return replace(checked, message=text)
 
 
 def _recheck_parts(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
@@ -134,7 +132,7 @@ def _contradiction_text(stated: Row, recomputed: Row) -> str:
         )
     return (
         f"Do not rely on this verdict: it says {status}, but by today's rule the report's own "
-        f"measurements give {recomputed_status}. {_rule_text(stated)}, or somebody has changed it."
+        f"measurements give {recomputed_status}. {_rule_text(stated)}, or it was changed."
     )
 
 

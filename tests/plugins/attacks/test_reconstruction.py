@@ -140,6 +140,9 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert "full rank, 96 of 96 rows, and takes more than 127 tokens to make up" in hidden.reason
     judged = judge(result.measurements, result.findings, Policy()).judgements
     assert [j.status for j in judged if j.rule == "reconstruction"] == ["fail"]
+    [judgement] = judge([hidden], (), Policy()).judgements
+    assert judgement.status == "inconclusive"
+    assert hidden.reason in judgement.reason
 
 
 UNSEEN = documents("A judge of Leeds heard nothing of all that.")

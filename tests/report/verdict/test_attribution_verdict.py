@@ -46,7 +46,7 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
         "reasons": [
             "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4; a "
             "client with a mark of the usual strength (Z 14.0 over 5 rounds) would be flagged in "
-            "97% of federations like this one."
+            "97% of federations like this one (at least 92%, by 100 that were simulated)."
         ],
     }
 
@@ -54,14 +54,15 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
 def test_no_pass_where_a_usual_mark_would_not_have_been_seen():
     *clients, _ = innocent()
     for found, says in (
-        ([power(89)], "would be flagged in 89% of federations like this one, and a pass takes 90%"),
+        ([power(95)], "in 95% of federations like this one (at least 89%, by 100 that were "),
+        ([power(1, n=1)], "in 100% of federations like this one (at least 21%, by 1 that were "),
         ([], "how often a client with a mark would be flagged was not simulated"),
         ([replace(power(99), scope={"strength": 14.0})], "was not simulated"),
     ):
         judged = verdict([*clients, *found], [])
         assert judged["status"] == "inconclusive"
         assert says in judged["reasons"][0]
-    assert verdict([*clients, power(90)], [])["status"] == "pass"
+    assert verdict([*clients, power(96)], [])["status"] == "pass"
     assert verdict([*protocol(), power(10)], [])["status"] == "fail"
 
 
