@@ -21,7 +21,7 @@ from fedaudit.attribution.server import dry_run, estimation, ledger, masks, sum_
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
-from fedaudit.metrics.attribution import shared_sets
+from fedaudit.metrics.attribution import shared_sets, shared_sets_distribution
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 SHARED = {"protocol": "shared", "limit": 0.8}
@@ -263,6 +263,16 @@ def test_settings_that_no_round_has_are_refused(tmp_path, change, says):
         estimates_folder.read(out)
 
 
+@pytest.fixture(scope="module")
+def few_systems():
+    """Take the law of shared sets from few systems of them, all of which have the same shares."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_sets_distribution, "SYSTEMS", 5)
+        shared_sets_distribution.systems.cache_clear()
+        yield
+    shared_sets_distribution.systems.cache_clear()
+
+
 TEN = tuple(f"c{at}" for at in range(10))
 BY = {"protocol": "shared", "sets": 6, "limit": 0.4, "threshold": 5}
 
@@ -273,7 +283,7 @@ def scores(z, **settings):
     return single_round(shows, strength=0.72, effective=3.0, **settings)
 
 
-def test_a_decision_draws_from_the_law_of_its_protocol():
+def test_a_decision_draws_from_the_law_of_its_protocol(few_systems):
     """c0 shows 20; c1 shows 8, which 0.4 of it explains under shared sets, as three in nine do."""
     found = scores({"c0": 20.0, "c1": 8.0}, **BY)
     names = [who for who in TEN if who != "c1"]
@@ -288,7 +298,7 @@ def test_a_decision_draws_from_the_law_of_its_protocol():
     assert {one.client for one in tests if one.flagged} == {"c0"}
 
 
-def test_calibration_draws_whole_rounds_by_the_protocol():
+def test_calibration_draws_whole_rounds_by_the_protocol(few_systems):
     rng = np.random.default_rng(0)
     [one] = scores({}, **BY).rounds
     made, held = calibration._redraw_sets(one, {}, rng)
@@ -328,15 +338,15 @@ def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes", "given"),
+    ("count", "sizes", "given", "alike"),
     [
-        (5, (430.0, 430.0), {}),
-        (7, (428.0, 437.0), {"weights": "size", "limit": 1.0}),
-        (10, (428.0, 437.0), {}),
-        (10, (12.0, 400.0), {"sets": 2, "limit": 1.0, "hidden": 0.0}),
+        (5, (430.0, 430.0), {"threshold": 2, "limit": 1.0}, 0.5),
+        (7, (428.0, 437.0), {"weights": "size", "limit": 1.0}, 0.0),
+        (7, (428.0, 437.0), {"weights": "size", "limit": 1.0}, 0.5),
+        (10, (428.0, 437.0), {}, 0.0),
+        (10, (12.0, 400.0), {"sets": 2, "limit": 1.0, "hidden": 0.0}, 0.5),
     ],
 )
-@pytest.mark.parametrize("alike", [0.0, 0.5])
 def test_no_linear_reconstruction_is_better_than_said(tmp_path, count, sizes, given, alike):
     """The server solves for updates with all sums and the published global adapters.
 

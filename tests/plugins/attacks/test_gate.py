@@ -532,7 +532,7 @@ def test_nobody_hears_of_the_order_and_the_seed_draws_other_guesses():
     assert set(heard[2][0]) != set(others[2][0])
 
 
-@pytest.mark.parametrize("name", [*LEAKY, "perfect"])
+@pytest.mark.parametrize("name", ["case is folded", "prompts are read", "perfect"])
 def test_no_key_gets_out(name):
     titles = []
 

@@ -30,14 +30,15 @@ RECORD = "Telephone 041 7700 0132 of Ann Brown, 12 High Street, York, was confir
 UNTOUCHED = ("The bank called Tom White about account 77120.", "Nobody knows Eve Stone at all.")
 
 
-@pytest.fixture
-def trainer(fresh_base, tmp_path):
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory):
     """Return a function that trains on texts, from where an adapter of other texts began."""
-    engine = LocalEngine(fresh_base)
+    place, base = tmp_path_factory.mktemp("reconstruction"), deepcopy(loaded())
+    engine = LocalEngine(base)
     torch.manual_seed(3)
     targets = ["q_proj", "k_proj", "v_proj", "down_proj"]
     config = LoraConfig(r=32, lora_alpha=64, target_modules=targets, task_type="CAUSAL_LM")
-    model = with_adapter(fresh_base.model, config, "made", trainable=True)
+    model = with_adapter(base.model, config, "made", trainable=True)
     options = plain_config({**config.to_dict(), "inference_mode": True})
     weights = [weight for weight in model.parameters() if weight.requires_grad]
 
@@ -49,24 +50,29 @@ def trainer(fresh_base, tmp_path):
             optimizer.step()
 
     steps(torch.optim.AdamW(weights, lr=5e-3), EARLIER, 10)
-    adapters.write(tensors_of(model, "made"), options, tmp_path / "start")
+    adapters.write(tensors_of(model, "made"), options, place / "start")
     begun = [weight.detach().clone() for weight in weights]
 
-    def train(name, optimizer, texts, count=1, together=True):
+    @cache
+    def trained(optimizer, batches, count):
         for weight, value in zip(weights, begun, strict=True):
             weight.data.copy_(value)
-        for batch in [texts] if together else [[text] for text in texts]:
+        for batch in batches:
             steps(optimizer(weights), batch, count)
-        adapters.write(tensors_of(model, "made"), options, tmp_path / name)
+        return tensors_of(model, "made")
+
+    def train(name, optimizer, texts, count=1, together=True):
+        batches = (tuple(texts),) if together else tuple((text,) for text in texts)
+        tensors = trained(optimizer, batches, count)
         return RoundUpdate(
             view="client",
             round=2,
             members=(name,),
-            read=lambda: adapters.read(tmp_path / name),
+            read=lambda: dict(tensors),
             documents=documents(*texts, *UNTOUCHED),
         )
 
-    return train, tmp_path / "start"
+    return train, place / "start"
 
 
 def documents(*texts):
@@ -349,7 +355,7 @@ def test_a_change_is_explained_by_its_own_inputs_or_by_none(seed, inputs, size):
 
 def test_a_search_through_all_sets_of_inputs_finds_the_same():
     explained = 0
-    for seed in range(20):
+    for seed in range(10):
         before, after, x = moved(seed, 5, 4, 8, 1.0)
         others = torch.randn(7, 8, generator=torch.Generator().manual_seed(100 + seed))
         inputs = torch.cat([others, x])
@@ -363,7 +369,7 @@ def test_a_search_through_all_sets_of_inputs_finds_the_same():
         assert sets == [(7, 8, 9, 10, 11)]
         assert found is None or sorted(found) == [*sets[0]]
         explained += found is not None
-    assert explained >= 10  # five of twelve by four rows: more than the rows tell by themselves
+    assert explained >= 5  # five of twelve by four rows: more than the rows tell by themselves
 
 
 def unexplained(change, inputs):

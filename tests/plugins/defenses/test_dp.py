@@ -488,23 +488,24 @@ def test_the_tighter_accountant_needs_less_noise_for_the_same_promise():
 
 
 def test_noise_is_made_for_every_round_and_epsilon_counts_those_taken_part_in():
-    given = {"batch_size": 4, "steps": 20, "rounds": 10}
-    chosen = defense(accountant="rdp")
+    given = {"batch_size": 4, "steps": 4, "rounds": 10}
+    chosen = defense(epsilon=1, accountant="rdp")
     all_of_them = row(chosen, 100, **given)
     half = row(chosen, 100, took_part=5, **given)
     assert half.scope["noise_multiplier"] == all_of_them.scope["noise_multiplier"]
-    assert (half.scope["steps"], all_of_them.scope["steps"]) == (100, 200)
-    assert 0 < half.value < all_of_them.value <= 8
+    assert (half.scope["steps"], all_of_them.scope["steps"]) == (20, 40)
+    assert 0 < half.value < all_of_them.value <= 1
     assert all_of_them.scope["delta"] == 1 / 100
     assert row(defense(delta=1e-6, noise_multiplier=1.0), 100, **given).scope["delta"] == 1e-6
 
 
 def test_training_uses_the_noise_that_is_accounted_for(steps):
-    chosen = defense(epsilon=2.0, accountant="rdp", max_grad_norm=1e-6)  # next to no signal
+    chosen = defense(epsilon=1, accountant="rdp", max_grad_norm=1e-6)  # next to no signal
+    documents = (ROWS * 17)[:100]
     for seed in range(4):
-        chosen.train(session(tiny(), batch_size=2, rounds=7, seed=seed))
-    sigma = row(chosen, len(ROWS), batch_size=2, steps=1, rounds=7).scope["noise_multiplier"]
-    noise = torch.cat([step.gradient for step in steps]) * 2 / 1e-6
+        chosen.train(session(tiny(), sequences=documents, batch_size=4, rounds=40, seed=seed))
+    sigma = row(chosen, 100, batch_size=4, steps=1, rounds=40).scope["noise_multiplier"]
+    noise = torch.cat([step.gradient for step in steps]) * 4 / 1e-6
     # A document adds at most 1 to the whole vector: nothing next to sigma in each of its numbers.
     assert float(noise.std()) == pytest.approx(sigma, rel=5 / math.sqrt(2 * len(noise)) + 0.01)
 

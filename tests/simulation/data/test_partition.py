@@ -74,7 +74,7 @@ def skew(alpha, seed):
 
 
 def test_the_skew_grows_as_alpha_falls():
-    means = [np.mean([skew(a, s) for s in range(20)]) for a in (0.05, 0.5, 5.0, 500.0, None)]
+    means = [np.mean([skew(a, s) for s in range(8)]) for a in (0.05, 0.5, 5.0, 500.0, None)]
     assert means[0] > means[1] > means[2] > means[3]
     # alpha -> infinity is IID but for chance; alpha -> 0 is one class a client, but clients that
     # want the same one must share it.
