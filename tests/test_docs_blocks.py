@@ -29,6 +29,7 @@ from markdown_it import MarkdownIt
 from fedaudit.cli import app
 
 ROOT = Path(__file__).parents[1]
+PROGRAM = typer.main.get_command(app)
 GROUPS = re.search(
     r"(?s)\n  - Start:(.*?)\n  - Reference:", (ROOT / "mkdocs.yml").read_text("utf-8")
 )[1]
@@ -287,7 +288,7 @@ def test_pages_have_blocks():
     ("page", "words"), COMMANDS, ids=[f"{page}: {' '.join(words)[:50]}" for page, words in COMMANDS]
 )
 def test_a_command_has_the_options_of_today(page, words):
-    command = typer.main.get_command(app)
+    command = PROGRAM
     context = command.make_context("fedaudit", words[words.index("fedaudit") + 1 :])
     while hasattr(command, "resolve_command") and context._protected_args:
         name, command, rest = command.resolve_command(

@@ -170,7 +170,7 @@ def test_what_an_audit_refuses_is_refused_before_anything_is_asked(kind, base, t
         estimate(federation(kind, base, tmp_path / "fed"), tmp_path / "est")
 
 
-@pytest.mark.parametrize("kind", ["ADALORA", "LOHA", "LOKR", "OFT", "IA3"])
+@pytest.mark.parametrize("kind", ["ADALORA", "IA3"])
 def test_other_types_than_lora_are_named(kind, base, tmp_path):
     place = federation("plain", base, tmp_path / "fed", peft_type=kind)
     with pytest.raises(InputError, match=f"is an adapter of type '{kind}'"):

@@ -38,7 +38,7 @@ def engine(base):
 def requests(engine):
     return [
         GenerationRequest(
-            prompt=(1, *tokens.ids), samples=1 + index % 4, max_new_tokens=8 + index % 2
+            prompt=(1, *tokens.ids), samples=1 + index % 3, max_new_tokens=5 + index % 2
         )
         for index, tokens in enumerate(engine.tokenize(TEXTS))
     ]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import factory
 from fedaudit.engine.parallel.protocol import EngineConfig
+from fedaudit.engine.vllm import engine as vllm_engine
 from fedaudit.engine.vllm.options import VllmOptions
 
 HELPERS = Path(__file__).parents[2] / "helpers"
 ORDER = EngineConfig(base="fedaudit-nano", device="auto", dtype="auto", template=None, batch_size=0)
 BASE = Target(name="base")
+FIND = vllm_engine.find_vllm
 TEXTS = ("The weather in the north", "She opened the door", "In the year after that")
 
 
@@ -32,6 +35,20 @@ def model():
     """Return the address of the model that the fake server serves: so it need not load one."""
     with HonestServer(HashModel(), {"tuned": "lora", "plain": None}).server().running() as running:
         yield running.url
+
+
+@cache
+def installation(python, *environment):
+    return FIND(python)
+
+
+@pytest.fixture(autouse=True)
+def known_installation(monkeypatch):
+    """Look for the fake vLLM once in one environment: a Python that looks takes half a second."""
+    names = ("PYTHONPATH", "VLLM_TARGET_DEVICE")
+    monkeypatch.setattr(
+        vllm_engine, "find_vllm", lambda python: installation(python, *map(os.getenv, names))
+    )
 
 
 @pytest.fixture
@@ -205,10 +222,12 @@ def test_a_server_that_dies_interrupts_and_keeps_its_answers(start, diary, adapt
     assert sum(row.get("n") == 5 for row in diary()) - before == 60 - kept
 
 
-def test_it_ends_with_the_engine_and_leaves_nothing(start, diary):
+def test_ctrl_c_does_not_reach_it_and_it_ends_with_the_engine_and_leaves_nothing(start, diary):
     engine = start()
     row = diary()[0]
     assert is_running(row["pid"])
+    assert os.getsid(row["pid"]) != os.getsid(0)
+    assert os.getpgid(row["pid"]) != os.getpgid(0)
     engine.close()
     wait_until(lambda: not is_running(row["pid"]))
     assert not engine.vllm.folder.exists()
@@ -220,13 +239,6 @@ def test_it_ends_with_a_process_that_is_killed(start, diary):
     row = diary()[0]
     engine.vllm._process.stdin.close()
     wait_until(lambda: not is_running(row["pid"]))
-
-
-def test_ctrl_c_does_not_reach_it(start, diary):
-    start()
-    row = diary()[0]
-    assert os.getsid(row["pid"]) != os.getsid(0)
-    assert os.getpgid(row["pid"]) != os.getpgid(0)
 
 
 def test_adapters_that_it_would_serve_otherwise_are_refused(start, diary, base, tmp_path):

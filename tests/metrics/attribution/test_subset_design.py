@@ -275,7 +275,7 @@ def test_simulation_against_every_design(shape, limit):
     ],
 )
 def test_acceptance_rates(shape, rate, within):
-    assert acceptance_rate(*shape, draws=100_000) == pytest.approx(rate, abs=within)
+    assert acceptance_rate(*shape, draws=40_000) == pytest.approx(rate, abs=within)
 
 
 def test_draws_are_accepted_as_often_as_simulated():
@@ -290,18 +290,16 @@ def test_draws_are_accepted_as_often_as_simulated():
 
 
 @pytest.mark.parametrize("limit", [pytest.param(1.0, marks=pytest.mark.oracle), 0.4])
-def test_ten_thousand_designs_are_right_on_average(limit):
+def test_many_designs_are_right_on_average(limit):
     updates = np.random.default_rng(7).normal(3, 2, (10, 4))
-    c = np.array(
-        [coefficients(drawn(seed=seed, limit=limit).design, TEN) for seed in range(10_000)]
-    )
+    c = np.array([coefficients(drawn(seed=seed, limit=limit).design, TEN) for seed in range(4000)])
     assert (c[:, 3] == 1).all()
     assert abs(np.delete(c, 3, axis=1)).max() <= limit + 1e-12
     estimates = c @ updates
     strength = accepted_strength(10, 5, 5, limit=limit)
     sigma = np.cov(np.delete(updates, 3, axis=0).T, bias=True)
     wanted = covariance_scale(10, 5, 5, strength) * sigma
-    error = np.sqrt(np.diag(wanted) / 10_000)
+    error = np.sqrt(np.diag(wanted) / 4000)
     assert (abs(estimates.mean(axis=0) - updates[3]) / error).max() < 3
     assert relative(np.cov(estimates.T, bias=True), wanted) < 0.05
 
@@ -325,7 +323,7 @@ def relative(found, wanted):
 def test_the_covariance_without_and_with_rejection(shape):
     number, others, queries = shape
     updates = np.random.default_rng(1).normal(size=(number - 1, 3)) * [1, 2, 5] + [9, 0, -4]
-    c = sample_coefficients(*shape, draws=60_000, seed=4)
+    c = sample_coefficients(*shape, draws=20_000, seed=4)
     wanted = covariance_scale(*shape) * np.cov(updates.T, bias=True)
     assert relative(np.cov((c @ updates).T), wanted) < 0.05
     kept = c[is_accepted(np.rint(c * queries).astype(int), others, queries)]
