@@ -63,10 +63,10 @@ def test_another_design_of_a_round_is_refused_before_anything_is_written(fed, tm
     assert whole(tmp_path) == before
 
 
-def test_four_releases_are_one(fed, tmp_path):
+def test_three_releases_are_one(fed, tmp_path):
     """Every way to ask again gives the same estimates or none: no new equation of the updates."""
     first = asked(fed, tmp_path / "est0")
-    for again in range(1, 4):
+    for again in (1, 2):
         with pytest.raises(InputError, match="already asked for with other sets"):
             asked(fed, tmp_path / f"est{again}", seed=4 + again)
         found = asked(fed, tmp_path / f"est{again}")

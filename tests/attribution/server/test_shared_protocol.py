@@ -7,6 +7,7 @@ import handmade
 import numpy as np
 import pytest
 import torch
+from few_systems import few_systems
 from single_round import single_round
 from test_weights import ABSENT, SIZES, coefficients
 
@@ -21,7 +22,7 @@ from fedaudit.attribution.server import dry_run, estimation, ledger, masks, sum_
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
-from fedaudit.metrics.attribution import shared_sets, shared_sets_distribution
+from fedaudit.metrics.attribution import shared_sets
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 SHARED = {"protocol": "shared", "limit": 0.8}
@@ -263,14 +264,11 @@ def test_settings_that_no_round_has_are_refused(tmp_path, change, says):
         estimates_folder.read(out)
 
 
-@pytest.fixture(scope="module")
-def few_systems():
-    """Take the law of shared sets from few systems of them, all of which have the same shares."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_sets_distribution, "SYSTEMS", 5)
-        shared_sets_distribution.systems.cache_clear()
+@pytest.fixture(scope="module", autouse=True)
+def laws():
+    """Take laws from few systems of sets, all of which have the same shares here."""
+    with few_systems(5):
         yield
-    shared_sets_distribution.systems.cache_clear()
 
 
 TEN = tuple(f"c{at}" for at in range(10))
@@ -283,7 +281,7 @@ def scores(z, **settings):
     return single_round(shows, strength=0.72, effective=3.0, **settings)
 
 
-def test_a_decision_draws_from_the_law_of_its_protocol(few_systems):
+def test_a_decision_draws_from_the_law_of_its_protocol():
     """c0 shows 20; c1 shows 8, which 0.4 of it explains under shared sets, as three in nine do."""
     found = scores({"c0": 20.0, "c1": 8.0}, **BY)
     names = [who for who in TEN if who != "c1"]
@@ -298,7 +296,7 @@ def test_a_decision_draws_from_the_law_of_its_protocol(few_systems):
     assert {one.client for one in tests if one.flagged} == {"c0"}
 
 
-def test_calibration_draws_whole_rounds_by_the_protocol(few_systems):
+def test_calibration_draws_whole_rounds_by_the_protocol():
     rng = np.random.default_rng(0)
     [one] = scores({}, **BY).rounds
     made, held = calibration._redraw_sets(one, {}, rng)

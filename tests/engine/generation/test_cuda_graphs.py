@@ -53,7 +53,7 @@ def test_fixed_shapes_change_no_sample(kind, device):
 def test_prompts_that_take_the_place_of_others_say_the_same(decoding):
     model, graphs = random_model("llama"), CudaGraphs(torch.device("cpu"))
     alone = wanted(model, MANY, decoding)
-    for rows in (6, 200, 8):
+    for rows in (6, 200):
         assert asked(model, MANY, graphs, rows=rows, decoding=decoding) == alone
 
 

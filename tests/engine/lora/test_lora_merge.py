@@ -35,6 +35,10 @@ def tiny(base, request):
     return lambda: tiny_models.llama(base.tokenizer, tied=request.param == "tied")
 
 
+one_kind = pytest.mark.parametrize("tiny", ["llama"], indirect=True)
+"""For what is the same whatever the layers."""
+
+
 @pytest.fixture
 def folder(tiny, tmp_path):
     return tiny_models.write(tiny(), tmp_path / "adapter", r=4, lora_alpha=6, seed=2)
@@ -105,6 +109,7 @@ def test_the_base_is_what_it_was_to_the_last_bit(tiny, folder):
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
+@one_kind
 def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
     engine = LocalEngine(tiny())
     scores = engine.score(BASE, ROWS)
@@ -119,6 +124,7 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
     assert engine.score(BASE, ROWS) == scores
 
 
+@one_kind
 @pytest.mark.parametrize("many", [1, 10**9], ids=["in turn", "together"])
 def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch, many):
     """A kept traceback holds every frame below, and with it what they have not closed."""
@@ -135,6 +141,7 @@ def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch,
     assert kept.value.__traceback__ is not None
 
 
+@one_kind
 def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
     """What a gradient or a tuning asked for before stays where it is."""
     engine = LocalEngine(tiny())
@@ -145,6 +152,7 @@ def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
     assert (engine.score(target(folder), ROWS), engine.score(BASE, ROWS)) == wanted
 
 
+@one_kind
 def test_few_adapters_are_remembered_and_changed_ones_are_read_again(tiny, tmp_path):
     engine = LocalEngine(tiny())
     folders = [

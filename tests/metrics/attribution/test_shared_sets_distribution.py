@@ -5,6 +5,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
+from few_systems import few_systems
 
 from fedaudit.metrics.attribution import mixture, shared_rule, shared_sets, shared_sets_distribution
 from fedaudit.metrics.attribution.combinations import Combination
@@ -18,6 +19,13 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 TEN = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.4)
 """Every estimate holds 0.4 of three others and -0.2 of six: rho 3 * 0.16 + 6 * 0.04 = 0.72."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def laws():
+    """Take laws from fewer systems of sets than usual."""
+    with few_systems(8):
+        yield
 
 
 def test_a_combination_holds_what_its_sums_add_up_to():

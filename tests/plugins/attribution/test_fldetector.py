@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.config.registry import create
 
-DETECTOR = create("attribution", "fldetector")
+FEW = {"references": 3}
+"""So few random sets to compare with are enough where groups are plain to see."""
+DETECTOR = create("attribution", "fldetector", FEW)
 
 
 def honest(clients=8, rounds=6, size=10):
@@ -69,7 +71,7 @@ def test_identical_clients_flag_nobody():
 def test_only_the_last_rounds_of_the_window_count():
     tables = planted("c3")
     tables += [tables[-1]] * 3  # from then on, everybody repeats himself
-    wide, narrow = (create("attribution", "fldetector", {"window": n}) for n in (9, 2))
+    wide, narrow = (create("attribution", "fldetector", {"window": n, **FEW}) for n in (9, 2))
     assert [one.client for one in attributed(tables, wide).clients if one.flagged] == ["c3"]
     assert not any(flags(attributed(tables, narrow)).values())
 
