@@ -529,10 +529,6 @@ def test_a_federation_under_dp_says_what_each_client_spent(small, tmp_path):
     assert all(7.98 < found.value <= 8 for found in rows)
     assert all(found.scope["steps"] == 2 for found in rows)
     assert set(dp.LIMITS) <= set(result.limits)
-    again = simulate(wanted, tmp_path / "again", listener=lambda event: None)
-    last = "rounds/001/global/adapter_model.safetensors"
-    assert (tmp_path / "run" / last).read_bytes() == (tmp_path / "again" / last).read_bytes()
-    assert result.manifest.rounds[-1].loss == again.manifest.rounds[-1].loss
 
 
 def test_opacus_sets_up_no_logging_of_its_own():

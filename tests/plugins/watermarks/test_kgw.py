@@ -20,7 +20,7 @@ from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import generator
 
 DOCUMENTS = list(
-    generator.corpus(cases=4, documents_per_case=5, seed=5, languages=("en",), domains=("legal",))
+    generator.corpus(cases=3, documents_per_case=5, seed=5, languages=("en",), domains=("legal",))
 )
 HELD_OUT = [
     document.text

@@ -114,11 +114,11 @@ def test_transformers_finds_what_we_mark(llama, scheme, width):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_found_by_its_key_alone(llama, scheme):
     chosen = style(scheme, key=77)
-    marked = write(llama, jobs(6), chosen)
+    marked = write(llama, jobs(4), chosen)
     assert z_score(chosen.detector.count(marked), 0.25) > 6
     wrong = Detector(scheme=scheme, key=79, vocabulary=VOCABULARY, repeats="pair")
     assert abs(z_score(wrong.count(marked), 0.25)) < 4
-    unmarked = write(llama, jobs(6), style(scheme, key=77, delta=0.0))
+    unmarked = write(llama, jobs(4), style(scheme, key=77, delta=0.0))
     right = Detector(scheme=scheme, key=77, vocabulary=VOCABULARY, repeats="pair")
     assert abs(z_score(right.count(unmarked), 0.25)) < 4
 

@@ -54,12 +54,13 @@ def many(small, tmp_path_factory):
 
 @pytest.mark.parametrize(("wise", "outcome"), [(True, "judge_lose"), (False, "judge_win")])
 def test_held_out_answers_stand_beside_their_references(many, tmp_path, wise, outcome):
+    """And the control, another prompt's reference, loses before a judge that can tell alone."""
     path, config, _ = many
     shutil.copytree(path, tmp_path / "run")
     asked = tasks(path)
     assert len(asked) >= 3
-    references = {document.output for document in asked}
-    likes = prefers(lambda prompt, answer: 9 if (answer in references) == wise else 2)
+    right = {f"{d.instruction}\n\n{d.input}": d.output for d in asked}
+    likes = prefers(lambda prompt, answer: 9 if (answer == right[prompt]) == wise else 2)
     with Server(likes).running() as server:
         result = run(asking(config, server), tmp_path / "run")
     rows = verdicts(result)
@@ -69,24 +70,11 @@ def test_held_out_answers_stand_beside_their_references(many, tmp_path, wise, ou
         whole = rows[outcome, source].hits + rows["judge_tie", source].hits
         assert whole == len(asked)
         assert rows[outcome, source].scope == {"source": source, "judge": "wise"}
-    prompts = {parts(request)[0] for request in server.requests}
-    assert prompts == {f"{document.instruction}\n\n{document.input}" for document in asked}
+    assert {parts(request)[0] for request in server.requests} == right.keys()
     assert any("judged by wise" in limit for limit in result.limits)
     assert llm_judge.NOBODY not in result.limits
-
-
-@pytest.mark.parametrize("wise", [True, False])
-def test_only_a_judge_that_can_tell_prefers_the_right_answer_to_another_prompts(
-    many, tmp_path, wise
-):
-    path, config, _ = many
-    shutil.copytree(path, tmp_path / "run")
-    right = {f"{d.instruction}\n\n{d.input}": d.output for d in tasks(path)}
-    likes = prefers(lambda prompt, answer: 9 if wise and answer == right[prompt] else 5)
-    with Server(likes).running() as server:
-        result = run(asking(config, server), tmp_path / "run")
-    control = verdicts(result)["judge_lose", "control"]
-    assert control.n == len(tasks(path))
+    control = rows["judge_lose", "control"]
+    assert control.n == len(asked)
     assert control.hits == (control.n if wise else 0)
     counts = f"in {control.hits} of {control.n} controls"  # too few to tell
     assert any(counts in limit for limit in result.limits)
