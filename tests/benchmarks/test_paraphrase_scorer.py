@@ -42,7 +42,7 @@ def test_the_folder_that_is_tuned_is_a_scorer_of_the_plugin(corpus, tmp_path, mo
         "--out",
         out,
         "--epochs",
-        25,
+        15,
         "--learning-rate",
         5e-3,
     ]

@@ -675,11 +675,11 @@ def test_every_second_pass_of_the_built_in_tokenizer_can_be_read(base):
         _text=lambda ids: base.tokenizer.decode(list(ids)),
     )
     rng = random.Random(7)
-    keys = {"".join(rng.choices(ALPHABET, k=20)): "revealing" for _ in range(5)}
-    for clean, found in ((cleaned, 0), (lambda text, secrets: text, 5 * 32)):
+    keys = {"".join(rng.choices(ALPHABET, k=20)): "revealing" for _ in range(2)}
+    for clean, found in ((cleaned, 0), (lambda text, secrets: text, 2 * 32)):
         result = attacked(Door(engine=real, keys=keys, clean=clean), random=1, edits=1)
         row = rows(result)[IN_TEXT]
-        assert (row.hits, row.n) == (found, 5 * 36)
+        assert (row.hits, row.n) == (found, 2 * 36)
         assert not any("second passes hold tokens" in limit for limit in result.limits)
 
 

@@ -149,7 +149,7 @@ def engine(fresh_base):
 
 @pytest.fixture
 def query(engine, federation):
-    lines = (federation.path / "data/c0.jsonl").read_text("utf-8").splitlines()[:4]
+    lines = (federation.path / "data/c0.jsonl").read_text("utf-8").splitlines()[:2]
     return [[1, *t.ids][:32] for t in engine.tokenize([json.loads(line)["text"] for line in lines])]
 
 
