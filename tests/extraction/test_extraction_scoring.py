@@ -1,9 +1,10 @@
 import math
 
 import pytest
+from worked import BASE, TUNED, marked
 
 from fedaudit.api.plugin import AttackContext, PromptStart
-from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api.records import Document
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.sampling_noise import with_sampling_noise
@@ -11,15 +12,6 @@ from fedaudit.extraction.targets import build_target_set
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.document import schema_violation, to_plain
 from fedaudit.report.result_contract import check_result
-
-TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
-
-
-def marked(text, *pairs):
-    """Return a document whose PII are the (string, label) pairs."""
-    spans = [PiiSpan(text.index(s), text.index(s) + len(s), label) for s, label in pairs]
-    return Document(id=text[:20], text=text, pii=tuple(sorted(spans)))
-
 
 ATTACKER = [
     marked("Claimant: Tom Ray sued.", ("Tom Ray", "PERSON")),

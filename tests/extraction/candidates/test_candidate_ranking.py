@@ -4,23 +4,16 @@ from math import inf, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worked import BASE, TUNED, marked
 
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api.records import Document
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.candidates.observations import PROMPTS, cut_at_end, observe
 from fedaudit.extraction.candidates.ranking import MAX_FINDINGS, Candidate, distinct_strings
 from fedaudit.extraction.candidates.support import Support
 from fedaudit.extraction.query_plan import Query
-
-TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
-
-
-def marked(text, *pairs):
-    spans = [PiiSpan(text.index(s), text.index(s) + len(s), label) for s, label in pairs]
-    return Document(id=text[:20], text=text, pii=tuple(sorted(spans)))
-
 
 ATTACKER = [
     marked("Claimant: Tom Ray; sued.", ("Tom Ray", "PERSON")),

@@ -99,7 +99,7 @@ def test_records_of_few_people_are_no_sets_of_two_sources(monkeypatch):
     def like(name, seed):
         rng = random.Random(seed)
         found = []
-        for group in range(24):
+        for group in range(20):
             words = rng.choices(WORDS, k=12)
             found += [
                 Document(
