@@ -68,7 +68,7 @@ def test_sentences_are_in_order_and_begin_and_end_with_text(text):
 
 def test_words_are_treebanks():
     draw = random.Random(6)
-    for _ in range(3000):
+    for _ in range(1500):
         text = scrap(draw, 7)
         low, at, expected = text.lower(), 0, []
         for token in TREEBANK.tokenize(low):
@@ -98,7 +98,7 @@ def test_what_ends_plainly_ends_whatever_follows(step):
 
 def test_units_and_terms_are_those_of_the_slow_way():
     draw = random.Random(8)
-    texts = [scrap(draw, 40) for _ in range(300)] + [text_pair(draw)[0] for _ in range(100)]
+    texts = [scrap(draw, 40) for _ in range(120)] + [text_pair(draw)[0] for _ in range(40)]
     for text, fast in zip(texts, prepare_texts(texts, ORIGINAL), strict=True):
         slow, _ = units(text)
         assert fast.starts.tolist() == [start for _, start, _ in slow], text

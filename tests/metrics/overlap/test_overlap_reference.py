@@ -41,7 +41,7 @@ def agrees(a, b):
 
 def test_random_texts_get_the_same_answer():
     draw = random.Random(11)
-    seen = {agrees(*text_pair(draw)) for _ in range(100)}
+    seen = {agrees(*text_pair(draw)) for _ in range(60)}
     assert seen == {"none", "verbatim", "idea", "candidate"}
 
 
