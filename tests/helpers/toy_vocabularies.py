@@ -87,18 +87,32 @@ def brute_force(base, prompt, targets, new, decoding):
         for step in range(new):
             table = _table(logits[:, step], decoding)
             mass[some] *= table.gather(1, ways[some, step : step + 1]).squeeze(1)
-    cut = [row[: row.index(0)] if 0 in row else row for row in ways.tolist()]
-    bytewise = isinstance(base.tokenizer.backend_tokenizer.decoder, decoders.ByteLevel)
-    matcher, hits = Matcher(targets), [set() for _ in cut]
-    for length in [new] if bytewise else range(1, new + 1):
-        heads = [row[:length] for row in cut]
-        texts = base.tokenizer.batch_decode(heads, skip_special_tokens=True)
-        for text, hit in zip(texts, hits, strict=True):
-            hit.update(matcher.hits(text))
+    hits = _hits(base.tokenizer, ways.tolist(), tuple(targets))
     return [
         sum(one for one, hit in zip(mass.tolist(), hits, strict=True) if target in hit)
         for target in targets
     ]
+
+
+KNOWN = {}
+"""What `_hits` found before."""
+
+
+def _hits(tokenizer, ways, targets):
+    """Return which targets the text of every sequence of tokens begins with."""
+    new, backend = len(ways[0]), tokenizer.backend_tokenizer
+    key = backend.to_str(), len(ways), new, targets
+    if key in KNOWN:
+        return KNOWN[key]
+    cut = [row[: row.index(0)] if 0 in row else row for row in ways]
+    matcher, hits = Matcher(targets), [set() for _ in cut]
+    for length in [new] if isinstance(backend.decoder, decoders.ByteLevel) else range(1, new + 1):
+        heads = [row[:length] for row in cut]
+        texts = tokenizer.batch_decode(heads, skip_special_tokens=True)
+        for text, hit in zip(texts, hits, strict=True):
+            hit.update(matcher.hits(text))
+    KNOWN[key] = hits
+    return hits
 
 
 def _table(logits, decoding):
