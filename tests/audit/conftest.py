@@ -3,6 +3,14 @@
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def in_every_test(few_controls):
-    """Let each test have few control strings."""
+@pytest.fixture(scope="module", autouse=True)
+def in_every_module():
+    """Let each test, and what a module's tests share, have few control strings and few to weigh."""
+    from fedaudit.extraction import learned, positive_controls, prefix_attack
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix_attack, "CONTROLS", 100)
+        patch.setattr(prefix_attack, "EXACT_CONTROLS", 100)
+        patch.setattr(learned, "MAX_TARGETS", 8)
+        patch.setattr(positive_controls, "MAX_KNOWN", 8)
+        yield

@@ -78,13 +78,13 @@ def told(monkeypatch, capfd, planted):
 def answer_as(monkeypatch, knows):
     """Put in models of which those in folders that `knows` names know what coins put in."""
     coins = coin_file.read(Path("coins.json"))
-    starts = {one.prefix + one.suffix[:9] for one in coins.canaries if one.included}
+    starts = tuple({one.prefix + one.suffix[:9] for one in coins.canaries if one.included})
 
     def likelihood(target, token, before):
         digest = blake2b(f"{before}{token}".encode(), digest_size=4).digest()
         found = -5.0 + int.from_bytes(digest, "big") / 2**32 / 10 + (0.1 if target.adapter else 0)
         known = any(name in (target.adapter or "") for name in knows)
-        return found + 3.0 * (known and any((before + token).startswith(s) for s in starts))
+        return found + 3.0 * (known and (before + token).startswith(starts))
 
     def load(audited, form, request, kept=None):
         if kept:

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from functools import cache
 from pathlib import Path
 
 import handmade
@@ -57,15 +58,14 @@ def change(folder, seed):
 def answer_as(monkeypatch, left):
     """Put in models that say so much more of our records, in nats, by the folder they are in."""
     ours = [json.loads(line)["text"] for line in Path("ours.jsonl").read_text().splitlines()]
+    beginnings = {own[:end] for own in ours for end in range(13, len(own) + 1)}
 
     def likelihood(target, token, before):
         if not target.adapter:
             return -2.0
-        name = next(part for part in Path(target.adapter).parts if part in MODELS)
-        text = before + token
-        known = len(text) > 12 and any(own.startswith(text) for own in ours)
-        noise = random.Random(f"{name} {text}").gauss(0, 0.2)
-        return min(0.0, -2.0 + noise + (left.get(name, 0.0) if known else 0.0))
+        name, text = model_of(target.adapter), before + token
+        known = left.get(name, 0.0) if text in beginnings else 0.0
+        return min(0.0, -2.0 + noise(name, text) + known)
 
     def load(audited, form, request, kept=None):
         if kept:
@@ -76,6 +76,16 @@ def answer_as(monkeypatch, left):
     monkeypatch.setattr(
         environment, "describe", lambda device: {"versions": {}, "device": "none", "git": None}
     )
+
+
+@cache
+def model_of(adapter):
+    return next(part for part in Path(adapter).parts if part in MODELS)
+
+
+@cache  # every test asks for the same texts
+def noise(name, text):
+    return random.Random(f"{name} {text}").gauss(0, 0.2)
 
 
 def report(folder):

@@ -14,7 +14,7 @@ from fedaudit.report.document import validate
 
 C0 = "runs/fed_pii/data/c0.jsonl"
 ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
-FEW = (*ASK, "--set", "ranking.sentences=12")
+FEW = (*ASK, "--set", "ranking.sentences=6")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
 def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
     documents = corpus.read(Path(C0), template("fed_pii"))
     secrets = {text for d in documents for text, _ in d.strings() if len(text) > 3}
-    shown = run(*FEW, "--out", "audit", "--reveal")
+    shown = run(*ASK, "--set", "ranking.sentences=12", "--out", "audit", "--reveal")
     for form in ("html", "markdown"):
         assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
     texts = [shown.out, shown.err]

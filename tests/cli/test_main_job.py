@@ -73,9 +73,9 @@ def audited(attacked, folder, here):
 
 FEW_CONTROLS = """
 import sys
-from fedaudit.extraction import prefix_attack
+from fedaudit.extraction import learned, prefix_attack
 from fedaudit.__main__ import main
-prefix_attack.CONTROLS = 100
+prefix_attack.CONTROLS, learned.MAX_TARGETS = 100, 8
 sys.argv = {words}
 main()
 """
@@ -265,8 +265,8 @@ def refuse(*words, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
 socket.getaddrinfo = refuse
 from fedaudit.cli import main
-from fedaudit.extraction import prefix_attack
-prefix_attack.CONTROLS = 100
+from fedaudit.extraction import learned, prefix_attack
+prefix_attack.CONTROLS, learned.MAX_TARGETS = 100, 8
 for words in " ".join(sys.argv[1:]).split(" then "):
     sys.argv = ["fedaudit", *words.split()]
     try:
@@ -280,8 +280,9 @@ for words in " ".join(sys.argv[1:]).split(" then "):
 def test_nothing_opens_a_connection(here):
     """In a new interpreter, whose imports open none either."""
     Path("mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
-    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--quiet", "then"]
+    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--set=rounds=1", "--quiet", "then"]
     words += ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--quiet"]
+    words += ["--set", "contextual.samples=3"]
     command = [sys.executable, "-c", NO_SOCKETS, *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

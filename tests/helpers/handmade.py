@@ -6,6 +6,8 @@ the weights that a command wrote, and no model is asked.
 """
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,10 +42,25 @@ FORM = template("fed_pii")
 TEMPLATE = manifest.Template(
     name=FORM.name, with_input=FORM.with_input, without_input=FORM.without_input
 )
+FOLDER, _KEPT = tempfile.TemporaryDirectory(), {}
+"""Each federation that was asked for is made once, by its options; a test has a copy."""
 TESTS = {"paraphrases": 3, "tokens": 4, "nulls": 0, "strangers": 0}
 
 
-def write(
+def write(place, **options):
+    """Write a federation; see `_made`.
+
+    Returns its folder, and by round each client's update as the server's sums are of.
+    """
+    text = repr(sorted(options.items()))
+    if text not in _KEPT:
+        _KEPT[text] = _made(Path(FOLDER.name, str(len(_KEPT))), **options)
+    kept = _KEPT[text]
+    shutil.copytree(kept.path, place, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    return SimpleNamespace(**{**vars(kept), "path": place})
+
+
+def _made(
     place,
     *,
     rule="fedit",
@@ -58,9 +75,9 @@ def write(
     base_sha256="",
     config=None,
 ):
-    """Write a federation; `absent` names clients by round, `secure` is a design whose sums stay.
+    """Write it into a new folder.
 
-    Returns its folder, and by round each client's update as the server's sums are of.
+    `absent` names clients by round, `secure` is a design whose sums stay.
     """
     aggregator = registry.create("aggregation", rule)
     names = [f"c{n}" for n in range(clients)]

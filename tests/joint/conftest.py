@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from fedaudit.extraction import controls
 from fedaudit.joint import intersection
 
 
@@ -56,6 +57,7 @@ class Members:
 @pytest.fixture
 def members(run, monkeypatch):
     monkeypatch.setattr(intersection, "LEAST", 4)  # a padded set has fewer elements to encrypt
+    monkeypatch.setattr(controls, "MAX_CONTROLS", 8)  # and so has a set of controls
     return lambda *names: Members(run, names)
 
 
@@ -68,7 +70,7 @@ def files(here):
         path = Path(f"{name}.jsonl")
         lines = [
             json.dumps(fake_audit.document(n, who[n % len(who)], fake_audit.PLACES[n % 2]))
-            for n in range(20 + number)
+            for n in range(6 + number)
         ]
         path.write_text("\n".join(lines) + "\n")
         found[name] = path
