@@ -22,6 +22,8 @@ from fedaudit.report.document import validate
 from fedaudit.report.verdict.policy import judge
 from fedaudit.report.verdict.recheck import recheck
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 MODEL = ("fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl", "--victim")
 SMALL = ("--set", "contextual.context=4", "--set", "ranking.candidates=[3]",
          "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9",
@@ -309,7 +311,7 @@ def test_a_model_without_documents_says_what_to_name(here, run):
 
 
 @pytest.fixture
-def marked(here, monkeypatch):
+def marked(here, monkeypatch, few_federations):
     """Return a federation with documents, of whose clients c1 trained on marked ones."""
     made = handmade.write(here / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
     [mark] = handmade.marks(made.path / "owner/watermark.json")

@@ -12,6 +12,8 @@ import pytest
 from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, Shard, load
 from fedaudit.report.document import dumps, validate
 
+pytestmark = pytest.mark.usefixtures("few_controls")
+
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
 SEVERAL = ("--attack", "superset", "--attack", "contextual", "--set", "superset.context=3")

@@ -9,6 +9,7 @@ from chat_server import nobody_there
 from completion_server import HonestServer
 from hash_model import HashModel
 
+from fedaudit.extraction import learned, positive_controls
 from fedaudit.report.document import validate
 
 pytestmark = pytest.mark.usefixtures("few_controls")
@@ -23,6 +24,8 @@ def here(tmp_path, monkeypatch):
     """Work in a folder with a few documents of an attacker, a victim, and nobody."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(learned, "MAX_TARGETS", 2)
+    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 2)
     people = [fake_audit.corpus(victim=False)[:4], fake_audit.corpus(victim=True)[:4]]
     held = [fake_audit.document(n, f"Eve {w}", "Rome") for n, w in enumerate(("Fox", "Gil", "Hay"))]
     for name, documents in zip(("own", "victim", "held"), (*people, held), strict=True):
