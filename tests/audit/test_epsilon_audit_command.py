@@ -11,7 +11,7 @@ from command import Command
 
 from fedaudit import cli
 from fedaudit.api.records import Measurement
-from fedaudit.audit import access
+from fedaudit.audit import access, epsilon
 from fedaudit.cache import engine as cache
 from fedaudit.canaries import coin_file
 from fedaudit.config.options import build
@@ -71,6 +71,7 @@ def planted(tmp_path_factory):
 
 @pytest.fixture
 def told(monkeypatch, capfd, planted):
+    monkeypatch.setattr(epsilon, "DRAWS", 5)
     monkeypatch.chdir(planted)
     return Command(monkeypatch, capfd)
 
