@@ -23,7 +23,7 @@ from fedaudit.cache import engine as caching_engine
 from fedaudit.cache.answers import AnswerCache
 from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction import sampling
+from fedaudit.extraction import learned, prefix_attack, sampling
 from fedaudit.extraction.exact import walk
 from fedaudit.federation import manifest
 from fedaudit.system.failures import raise_unwritable
@@ -173,6 +173,7 @@ def main():
             chance()
 
     replace(setattr, log, chance)
+    prefix_attack.CONTROLS, learned.MAX_TARGETS = 400, 4
     AnswerCache._writing = dying
     sys.argv = ["fedaudit", *words]
     cli.main()
