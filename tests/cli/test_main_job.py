@@ -280,7 +280,8 @@ for words in " ".join(sys.argv[1:]).split(" then "):
 def test_nothing_opens_a_connection(here):
     """In a new interpreter, whose imports open none either."""
     Path("mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
-    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--set=rounds=1", "--quiet", "then"]
+    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--set=rounds=1"]
+    words += ["--quiet", "then"]
     words += ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--quiet"]
     words += ["--set", "contextual.samples=3"]
     command = [sys.executable, "-c", NO_SOCKETS, *words]

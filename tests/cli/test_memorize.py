@@ -49,7 +49,8 @@ def figures(path):
 
 
 def test_a_federation_is_measured_and_reported(here, run):
-    outcome = run("memorize", "runs/small", *FEW, "--sample", 12, "--json", "o.json", *("--out", "audit", "--reveal"))
+    twelve = (*FEW, "--sample", 12, "--reveal")
+    outcome = run("memorize", "runs/small", *twelve, "--out", "audit", "--json", "o.json")
     assert outcome.code in (0, 1, 7), outcome.err
     report = read("o.json")
     validate(report)

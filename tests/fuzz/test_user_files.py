@@ -12,7 +12,10 @@ import handmade
 import pytest
 import user_files
 
+from fedaudit.attribution.decision import calibration
+from fedaudit.extraction import controls, learned, prefix_attack
 from fedaudit.federation import watermark_keys
+from fedaudit.joint import intersection
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 PAIRS = [(kind, command) for kind, (_, commands) in user_files.KINDS.items()
@@ -22,6 +25,9 @@ CASES = int(os.environ.get("FUZZ_CASES", "1"))
 SLOW = (("globs", "attribute"), ("globs", "audit"), ("globs", "watermark make"),
         ("errors", "watermark make"), ("objects", "audit"))  # fmt: skip
 """Of these commands `make test` runs the other kinds."""
+FEW = ((controls, "MAX_CONTROLS", 8), (prefix_attack, "CONTROLS", 100), (learned, "MAX_TARGETS", 4),
+       (calibration, "FEDERATIONS", 4), (intersection, "LEAST", 4))  # fmt: skip
+"""What a command does often, and where its files are does not depend on it."""
 SHARES = {pair: user_files.SHARES.get(pair[1], 5) for pair in PAIRS}
 
 
@@ -36,6 +42,8 @@ def place():
 def _filled(place):
     undo = pytest.MonkeyPatch()
     fake_audit.replace(undo.setattr, os.devnull, fake_audit.Chances("SIGKILL", sys.maxsize))
+    for module, name, count in FEW:
+        undo.setattr(module, name, count)
     user_files.install(place / "site")
     sys.path.insert(0, str(place / "site"))
     from fedaudit.config import registry
