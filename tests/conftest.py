@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from copy import deepcopy
+from functools import cache
 from itertools import zip_longest
 from operator import eq
 from pathlib import Path
@@ -152,6 +153,24 @@ def forked_workers(monkeypatch):
     monkeypatch.setattr(
         processes, "multiprocessing", SimpleNamespace(get_context=lambda kind: fork.context())
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_once():
+    """Load the built-in base once, and give copies of it."""
+    from fedaudit.engine.loading import loader
+
+    load = loader.load_base
+    loaded = cache(load)
+
+    def load_base(name, **options):
+        return (
+            deepcopy(loaded(name, **options)) if name == "fedaudit-nano" else load(name, **options)
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "load_base", load_base)
+        yield
 
 
 @pytest.fixture(scope="session")

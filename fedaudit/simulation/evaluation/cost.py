@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,13 +61,14 @@ def costs(
         return []
     tensors = adapters.read(adapter).values()
     lora = json.dumps(adapters.check(adapter), sort_keys=True)
-    longest = max((s for job in trainings for s in job.sequences), key=len, default=())
+    longest = max((len(s) for job in trainings for s in job.sequences), default=0)
+    width = max(2, min(PROBE, longest // 4))
     sha256 = trainer.plain_base(base, device, dtype).sha256
     forms: dict[bool, FlopsFormula | None] = {}
     try:
         for checkpointing in sorted({job.training.checkpointing for job in trainings}):
             forms[checkpointing], frozen = _form_and_frozen(
-                base, sha256, device, dtype, lora, checkpointing, tuple(longest[: 4 * PROBE])
+                base, sha256, device, dtype, lora, checkpointing, width
             )
     finally:
         trainer.forget_model()
@@ -169,21 +170,20 @@ def _batches(job: TrainingCost) -> Iterator[Sequence[Sequence[int]]]:
     yield from islice(trainer.draw_batches(job.sequences, settings.batch_size, job.seed), count)
 
 
-def form(model: "PeftModel", sequence: Sequence[int]) -> "FlopsFormula | None":
-    """Return what a batch of any shape costs to train, from short batches of `sequence`.
+def form(model: "PeftModel", width: int) -> "FlopsFormula | None":
+    """Return what a batch of any shape costs to train, from batches of up to four times `width`.
 
-    Returns None if the cost does not follow from the shape. Batches are no wider than the sequence,
-    which the model can read, except that a sequence below 8 tokens is repeated.
+    Returns None if the cost does not follow from the shape.
     """
     from fedaudit.engine.flops import flops_formula, training_flops
     from fedaudit.engine.training.loss import pad_batch
 
     def count(rows: int, width: int, learned: int) -> int:
-        row = list(islice(cycle(sequence or (0,)), width))
+        row = [token % model.config.vocab_size for token in range(width)]
         read = [width - learned, *[width] * (rows - 1)]
         return training_flops(model, pad_batch([row] * rows, read, model.device))
 
-    return flops_formula(count, max(2, min(PROBE, len(sequence) // 4)))
+    return flops_formula(count, width)
 
 
 @lru_cache(maxsize=64)
@@ -194,15 +194,15 @@ def _form_and_frozen(
     dtype: str,
     lora: str,
     checkpointing: bool,
-    sequence: tuple[int, ...],
+    width: int,
 ) -> tuple["FlopsFormula | None", int]:
-    """Return `form` and the number of frozen parameters, counted once in a process for each base.
+    """Return `form` and the number of frozen parameters, counted once in a process.
 
     A base is the same while the hash of its files is.
     """
     model = trainer.cached_model(base, device, dtype, lora, checkpointing)
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    return form(model, sequence), frozen
+    return form(model, width), frozen
 
 
 def _row(metric: str, value: int | None, reason: str = "", **scope: object) -> Measurement:
