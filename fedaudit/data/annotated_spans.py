@@ -1,15 +1,17 @@
 """Reads the annotation of a record in the forms that tools write, and checks it against the text.
 
 Offsets may count code points, UTF-16 units or bytes, with an exclusive or an inclusive end, and in
-a text whose line ends are two characters. Where the spans quote their own text, the way of counting
-in which all of them say what they quote is taken; a record in which none does is refused.
+a text whose line ends are two characters. The way of counting is taken in which all spans say what
+they quote, and begin and end with words; a record in which none does the first is refused.
 """
 
 import ast
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from fedaudit.api.errors import InputError
@@ -36,6 +38,10 @@ _LENGTH = ("length", "len")
 _LISTS = ("spans", "entities", "entity_mentions")
 _LABEL = ("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group")
 _QUOTE = ("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text")
+
+
+_Positions = Callable[[int, int], tuple[int, int]]
+"""From written offsets to those in code points."""
 
 
 class _Quoted(NamedTuple):
@@ -100,14 +106,16 @@ def parse(value: Any) -> Any:
 def read_spans(annotation: Any, text: str, where: str) -> tuple[PiiSpan, ...]:
     """Return the spans of an annotation in code points of `text`, sorted and without overlap.
 
-    Of spans that lie in one another, or are given twice, the outer one stays.
+    Of spans that lie in one another, or are given twice, the outer one stays; of several
+    annotators' spans that overlap, their union.
 
     Raises:
         InputError: for what is not a span, does not say what it quotes, lies outside of the text,
             or overlaps another one; no message has any of the text.
     """
-    quoted = [_quoted(item, where) for item in _items(annotation)]
-    spans = _positioned(quoted, text, where)
+    ways = _ways_of_counting(text)
+    quoted = [_quoted(item, text, ways, where) for item in _items(annotation)]
+    spans = _positioned(quoted, text, ways, where)
     for span in spans:
         if not 0 <= span.start < span.end <= len(text):
             raise InputError(
@@ -116,7 +124,9 @@ def read_spans(annotation: Any, text: str, where: str) -> tuple[PiiSpan, ...]:
             )
     outer: list[PiiSpan] = []
     for span in sorted(set(spans), key=lambda span: (span.start, -span.end, span.label)):
-        if not (outer and span.end <= outer[-1].end):
+        if outer and span.start < outer[-1].end < span.end and _annotators(annotation):
+            outer[-1] = replace(outer[-1], end=span.end)
+        elif not (outer and span.end <= outer[-1].end):
             outer.append(span)
     for before, after in pairwise(outer):
         if after.start < before.end:
@@ -131,10 +141,10 @@ def _items(annotation: Any) -> Iterator[Any]:
     """Yield the spans of a list, of Label Studio's results, of annotators, or under `spans`."""
     if isinstance(annotation, Mapping):
         inner = next((annotation[key] for key in _LISTS if key in annotation), None)
-        people = [one for one in annotation.values() if isinstance(one, Mapping)]
+        people = _annotators(annotation)
         if isinstance(inner, list):
             yield from _items(inner)
-        elif people and all("entity_mentions" in one for one in people):
+        elif people:
             yield from (item for one in people for item in _items(one))
         else:
             yield annotation
@@ -146,6 +156,13 @@ def _items(annotation: Any) -> Iterator[Any]:
                 yield value if isinstance(value, Mapping) else result
         else:
             yield item
+
+
+def _annotators(annotation: Any) -> list[Mapping[str, Any]]:
+    """Return what each of several annotators marked, as TAB has it; empty for another form."""
+    values = annotation.values() if isinstance(annotation, Mapping) else ()
+    people = [one for one in values if isinstance(one, Mapping)]
+    return people if all("entity_mentions" in one for one in people) else []
 
 
 def _has_offsets(item: Any) -> bool:
@@ -179,33 +196,59 @@ def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
     return start, end, label, quote
 
 
-def _quoted(item: Any, where: str) -> _Quoted:
+def _quoted(item: Any, text: str, ways: Sequence[_Positions], where: str) -> _Quoted:
+    """Return a span with its quotation: whatever its name, what the text says there in some way."""
     start, end, label, quote = _fields(item)
     if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
         raise InputError(f"{where}: a PII span needs 'start' and 'end' (numbers) and 'label'.")
-    quote = quote if isinstance(quote, str) and quote.strip() else None
+    others = item.values() if isinstance(item, Mapping) else ()
+    strings = (one for one in others if isinstance(one, str) and one.strip() and one in text)
+    if not (isinstance(quote, str) and quote.strip()):
+        quoted = (_Quoted(start, end, label, one) for one in strings if one != label)
+        said = (one.quote for one in quoted if any(_says(one, way, text) for way in ways))
+        quote = next(said, None)
     return _Quoted(start, end, text_of(label, "label", where), quote)
 
 
-def _positioned(spans: Sequence[_Quoted], text: str, where: str) -> list[PiiSpan]:
-    """Return the spans in code points, in the way of counting that fits what they quote."""
+def _positioned(
+    spans: Sequence[_Quoted], text: str, ways: Sequence[_Positions], where: str
+) -> list[PiiSpan]:
+    """Return the spans in code points, in the way of counting that fits quotations and words."""
     checked = [span for span in spans if span.quote is not None]
-    for position in _ways_of_counting(text) if checked else ():
-        if all(_says(span, position, text) for span in checked):
-            return [PiiSpan(*position(span.start, span.end), span.label) for span in spans]
-    if checked:
+    readings = (
+        [PiiSpan(*position(span.start, span.end), span.label) for span in spans]
+        for position in (ways if checked else ways[: len(ways) // 2])  # words show no inclusive end
+        if all(_says(span, position, text) for span in checked)
+    )
+    usual = next(readings, None)
+    if usual is None:
         first = next(span for span in checked if not _says(span, _as_written, text))
         raise InputError(
             f"{where}: the PII span {first.start}-{first.end} does not say what it quotes, nor do "
             "all spans as UTF-16 units, bytes, or with inclusive ends; the offsets belong to "
             "another text."
         )
-    return [PiiSpan(span.start, span.end, span.label) for span in spans]
+    if not any(cuts_word(text, span.start) or cuts_word(text, span.end) for span in usual):
+        return usual
+    whole = {tuple(reading) for reading in readings if all(_is_whole(text, s) for s in reading)}
+    if len(whole) > 1:
+        raise InputError(
+            f"{where}: the PII spans cut words, and fit whole ones in more than one other way of "
+            "counting; write offsets in characters."
+        )
+    return list(whole.pop()) if whole else usual
 
 
-def _says(span: _Quoted, position: Callable[[int, int], tuple[int, int]], text: str) -> bool:
+def _says(span: _Quoted, position: _Positions, text: str) -> bool:
     start, end = position(span.start, span.end)
     return 0 <= start < end <= len(text) and _same(text[start:end], span.quote or "")
+
+
+def _is_whole(text: str, span: PiiSpan) -> bool:
+    """Tell whether a span is of whole words, without white space around them."""
+    string = text[span.start : span.end]
+    cut = cuts_word(text, span.start) or cuts_word(text, span.end)
+    return bool(string) and string == string.strip() and not cut
 
 
 def _same(one: str, other: str) -> bool:
@@ -217,8 +260,8 @@ def _as_written(start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _ways_of_counting(text: str) -> Iterator[Callable[[int, int], tuple[int, int]]]:
-    """Yield functions from written offsets to those in code points; the usual one first."""
+def _ways_of_counting(text: str) -> list[_Positions]:
+    """Return the ways of counting, the usual one first, those with inclusive ends last."""
     units: list[Callable[[str], int]] = [
         lambda _: 1,
         lambda char: 2 if ord(char) > 0xFFFF else 1,
@@ -227,26 +270,19 @@ def _ways_of_counting(text: str) -> Iterator[Callable[[int, int], tuple[int, int
         lambda char: 2 if ord(char) > 0xFFFF or char == "\n" else 1,
         lambda char: 0 if char == "\r" else 1,
     ]
-    for inclusive in (0, 1):
-        for unit in units:
-            yield _counted(text, unit, inclusive)
+    exclusive, inclusive = ([_counted(text, unit, more) for unit in units] for more in (0, 1))
+    return [_as_written, *exclusive[1:], *inclusive]
 
 
-def _counted(
-    text: str, unit: Callable[[str], int], inclusive: int
-) -> Callable[[int, int], tuple[int, int]]:
-    offsets = [0]
-    for char in text:
-        offsets.append(offsets[-1] + unit(char))
+def _counted(text: str, unit: Callable[[str], int], inclusive: int) -> _Positions:
+    @cache
+    def offsets() -> list[int]:
+        return [0, *accumulate(map(unit, text))]
 
     def position(start: int, end: int) -> tuple[int, int]:
-        first, last = bisect_left(offsets, start), bisect_left(offsets, end + inclusive)
-        exact = (
-            0 <= start <= offsets[-1]
-            and end + inclusive <= offsets[-1]
-            and offsets[first] == start
-            and offsets[last] == end + inclusive
-        )
+        written = start, end + inclusive
+        first, last = (bisect_left(offsets(), offset) for offset in written)
+        exact = written == tuple(offsets()[n] for n in (first, last) if n < len(offsets()))
         return (first, last) if exact else (0, 0)
 
     return position

@@ -46,6 +46,8 @@ EMPTY = ""
 LONGEST_TEXT = 2**20
 """Characters of the longest text that a model is asked about: a tokenizer takes some 500 bytes for
 each of them."""
+MOST_NESTED = 200
+"""The most values of a record that lie in one another."""
 MAX_LISTED = 12
 """The most fields that are named as not read."""
 
@@ -215,19 +217,31 @@ def read_objects(
         with open_file(path) as file:
             tables.check_uncompressed(path, file)
             if tables.is_csv(path):
-                yield from tables.read_csv(path, file)
+                rows = tables.read_csv(path, file)
             elif tables.is_parquet(file):
-                yield from tables.read_parquet(path, file)
-            elif _is_array(file):
-                yield from _elements(path, file)
+                rows = tables.read_parquet(path, file)
             else:
-                yield from _records(path, file)
+                rows = _elements(path, file) if _is_array(file) else _records(path, file)
+            for position, fields in rows:
+                _check_depth(fields, f"{path}, {position}")
+                yield position, fields
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder; a JSONL file is needed.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _check_depth(fields: Mapping[str, Any], where: str) -> None:
+    """Refuse what functions that call themselves for every inner value could not go through."""
+    level: list[Any] = [fields]
+    for _ in range(MOST_NESTED):
+        lists = (value.values() if isinstance(value, Mapping) else value for value in level)
+        level = [one for values in lists for one in values if isinstance(one, Mapping | list)]
+        if not level:
+            return
+    raise InputError(f"{where}: not JSON that is read (nested too deeply).")
 
 
 def _records(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -421,7 +435,14 @@ def _spans(
         raise InputError(
             f"{where}: {name!r} counts words rather than characters; write offsets of the text."
         )
-    return annotated_spans.read_spans(annotation, document.text, where)
+    spans = annotated_spans.read_spans(annotation, document.text, where)
+    for span in spans:
+        if not content.holds(span):
+            raise InputError(
+                f"{where}: the PII span {span.start}-{span.end} lies in what the template writes; "
+                "offsets count in the rendered text."
+            )
+    return spans
 
 
 def _record(document: Document) -> dict[str, Any]:

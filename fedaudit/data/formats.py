@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Place, TextPiece, join_pieces
+from fedaudit.api.records import PiiSpan, Place, TextPiece, join_pieces
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import annotated_spans
 from fedaudit.data.conversation import Conversation, conversation, text_of
@@ -66,6 +66,16 @@ class RecordContent:
     def text(self) -> str:
         """The text that is trained on."""
         return join_pieces(self.pieces)
+
+    def holds(self, span: PiiSpan) -> bool:
+        """Tell whether some of a span of the text is the record's own, not the template's."""
+        offset = 0
+        for piece in self.pieces:
+            end = offset + len(piece.text)
+            if piece.place and max(offset, span.start) < min(end, span.end):
+                return True
+            offset = end
+        return False
 
 
 def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> RecordContent:

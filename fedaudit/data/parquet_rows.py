@@ -16,6 +16,9 @@ BATCH = 100
 MOST_UNPACKED, MOST_TIMES = 2**26, 50
 """Characters that a file may unpack to, beside so many for each of its bytes: text has ten."""
 
+_CONSTANTS = {"NaN": None}
+"""What JSON does not have; an empty cell of pandas is NaN."""
+
 
 def read(file: BinaryIO, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (where it stands, record) of every row; raises InputError if they are too large."""
@@ -33,7 +36,10 @@ def read(file: BinaryIO, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise InputError(
                     f"{path} unpacks to over {MOST_TIMES} times its size: is it what it seems?"
                 )
-            yield f"row {number}", json.loads(text)
+            try:
+                yield f"row {number}", json.loads(text, parse_constant=_CONSTANTS.__getitem__)
+            except KeyError:
+                raise InputError(f"{path}, row {number}: a number is infinite.") from None
 
 
 def check(path: str) -> Generator[str, None, int]:

@@ -203,7 +203,8 @@ def _mark_records(
         annotated, how = annotate(documents, request.detector, request.options)
         beside = iter(annotated[len(batch) :])
         for record, document, strings in zip(batch, annotated, around, strict=False):
-            text_document = replace(document, id=record.document.id)
+            own = tuple(span for span in document.pii or () if record.content.holds(span))
+            text_document = replace(document, id=record.document.id, pii=own)
             others = {
                 path: record_scrubbing.with_field_name(path, next(beside)) for path in strings
             }

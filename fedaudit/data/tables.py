@@ -124,7 +124,7 @@ def csv_text(source: Path, records: Iterable[Mapping[str, Any]]) -> str:
 
 def json_text(value: Any) -> str:
     """Return a JSON value in one line, in the characters that it has."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     # Half a surrogate pair, which may stand in a field that is not read, is not UTF-8.
     return json.dumps(value) if SURROGATE.search(text) else text
 
@@ -221,9 +221,13 @@ def _cell(name: str, cell: str, where: str) -> Any:
         return cell
     check_size(cell, where)
     try:
-        return json.loads(cell) if cell.strip() else None
+        return json.loads(cell, parse_constant=_no_constant) if cell.strip() else None
     except (ValueError, RecursionError):
         raise InputError(f"{where}: {name!r} must be a JSON list.") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def _cell_text(value: Any) -> str:

@@ -27,7 +27,10 @@ def fold(text: str) -> str:
 
 
 def find_strings(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (string, start, end) wherever `text` spells one of `strings`, as part of a word too."""
+    """Yield (string, start, end) wherever `text` spells one of `strings`, as part of a word too.
+
+    One character, as a Chinese surname, means something else within a word and is not found there.
+    """
     units = _units(text)
     haystack, start_at, end_at = "", {}, {}
     for compared, start, end in units:
@@ -39,7 +42,10 @@ def find_strings(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, 
         position = haystack.find(needle) if needle else -1
         while position >= 0:
             if position in start_at and position + len(needle) in end_at:
-                yield string, start_at[position], end_at[position + len(needle)]
+                start, end = start_at[position], end_at[position + len(needle)]
+                around = text[max(0, start - 1) : start] + text[end : end + 1]
+                if len(needle) > 1 or not any(map(str.isalnum, around)):
+                    yield string, start, end
             position = haystack.find(needle, position + 1)
 
 

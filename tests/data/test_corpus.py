@@ -15,6 +15,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
+from fedaudit.pii.spans import cuts_word
 
 FORM = template("fed_pii")
 
@@ -48,11 +49,12 @@ TEXTS = st.text(
 
 
 @st.composite
-def annotations(draw: st.DrawFn, length: int) -> tuple[PiiSpan, ...] | None:
-    """Draw spans inside a text of `length`, apart or side by side, in order; or none at all."""
+def annotations(draw: st.DrawFn, text: str) -> tuple[PiiSpan, ...] | None:
+    """Draw spans of whole words, apart or side by side, in order; or none at all."""
     if draw(st.booleans()):
         return None
-    cuts = sorted(draw(st.sets(st.integers(0, length), max_size=6)))
+    bounds = [n for n in range(len(text) + 1) if not cuts_word(text, n)]
+    cuts = sorted(draw(st.sets(st.sampled_from(bounds), max_size=6)))
     pairs = list(pairwise(cuts))
     kept = [pair for pair in pairs if draw(st.booleans())]
     return tuple(PiiSpan(start, end, draw(TEXTS)) for start, end in kept)
@@ -65,7 +67,7 @@ def documents(draw: st.DrawFn) -> Document:
     return Document(
         id=draw(TEXTS),
         text=text,
-        pii=draw(annotations(len(text))),
+        pii=draw(annotations(text)),
         instruction="" if is_prompt else draw(maybe),
         input=draw(maybe),
         output=draw(maybe),
@@ -172,6 +174,7 @@ def span(start: object, end: object, label: object = "X") -> dict[str, object]:
         ("{text: 1}", "not JSON"),
         ('{"text": "cut', "not JSON"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"text": "a", "meta": ' + "[" * 700 + '"b"' + "]" * 700 + "}", "nested too deeply"),
         ('{"text": "a", "n": ' + "9" * 5000 + "}", "too long"),
         ('["text"]', "object"),
         ('"text"', "object"),

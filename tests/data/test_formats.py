@@ -179,6 +179,10 @@ def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
         ({"text": "a", "pii": [], "PII": [{}]}, "'PII' and 'pii' are both the pii"),
         ({"prefix": "a", "messages": [ASKED, SAID]}, "'prefix' is a whole prompt"),
         ({"text": "a", "PII": {}}, "'pii' must be a list"),
+        (
+            {"instruction": "Q", "output": "Ann", "pii": [{"start": 2, "end": 5, "label": "X"}]},
+            "span 2-5 lies in what the template writes",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_clear_is_refused_in_one_line(lines, record, message):
@@ -327,6 +331,46 @@ def test_offsets_are_converted_where_they_then_say_what_the_spans_quote(text, st
     with pytest.raises(InputError, match="does not say what it quotes") as caught:
         corpus.parse_document(wrong, template("fed_pii"), "here")
     assert "Zed" not in str(caught.value)
+
+
+BILL, MET = "\U0001f600\U0001f600 The bill of Tobias Quo is open.", "Ann \U0001f600 met Tobias Quo."
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "strings"),
+    [
+        (BILL, [(17, 27, {})], ["Tobias Quo"]),  # UTF-16
+        (BILL, [(21, 31, {})], ["Tobias Quo"]),  # bytes
+        (BILL, [(23, 26, {})], ["uo "]),  # no other way fits
+        (MET, [(0, 3, {"text": "Ann"}), (11, 21, {})], ["Ann", "Tobias Quo"]),
+        ("\U0001f600 a b", [(5, 6, {"coveredText": "b"})], ["b"]),
+        ("\U0001f600 a b", [(5, 6, {"entity": "b"})], ["b"]),
+        ("\U0001f600 a b", [(4, 5, {"note": "a b"})], ["b"]),  # no quotation
+    ],
+)
+def test_offsets_are_converted_where_words_or_any_quotation_tell_how_they_count(
+    text, spans, strings
+):
+    pii = [{"start": start, "end": end, "label": "NAME", **more} for start, end, more in spans]
+    document = corpus.parse_document({"text": text, "pii": pii}, template("fed_pii"), "here")
+    assert [string for string, _ in document.strings()] == strings
+
+
+def test_offsets_that_fit_words_in_several_other_ways_are_refused():
+    text = "\U0001f600\U0001f600 Bo  Al Quo"
+    fields = {"text": text, "pii": [{"start": 9, "end": 11, "label": "NAME"}]}
+    with pytest.raises(InputError, match="more than one other way of counting"):
+        corpus.parse_document(fields, template("fed_pii"), "here")
+
+
+def test_overlapping_spans_of_several_annotators_are_united():
+    people = {
+        name: {"entity_mentions": [{"start_offset": start, "end_offset": end, "label": "NAME"}]}
+        for name, start, end in (("a", 3, 10), ("b", 7, 14))
+    }
+    fields = {"text": "By Ann Quo Zed.", "annotations": people}
+    document = corpus.parse_document(fields, template("fed_pii"), "here")
+    assert document.pii == (PiiSpan(3, 14, "NAME"),)
 
 
 def test_calls_of_tools_images_and_preferences_are_read():

@@ -158,6 +158,21 @@ def test_chinese_names_have_no_words_to_stand_in():
     assert after(marked(record, ("张三", "PERSON")))["response"] == "原告<PERSON>胜诉"
 
 
+def test_one_character_is_masked_elsewhere_only_where_it_stands_alone():
+    record = {"instruction": "王先生见了国王？", "response": "王建国是国王。", "by": ["王", "国王"]}
+    assert after(marked(record, ("王", "PERSON"))) == {
+        "instruction": "<PERSON>先生见了国王？", "response": "王建国是国王。",
+        "by": ["<PERSON>", "国王"],
+    }  # fmt: skip
+
+
+def test_what_is_found_in_the_templates_own_text_is_not_counted(tmp_path):
+    record = {"instruction": "Who is Ann?", "output": "Call 7"}
+    options = {"patterns": ("WORD=Output|Call",), "entities": ("WORD",)}
+    [new], done = scrubbed(tmp_path, [record], style="label", detector="presidio", options=options)
+    assert (new["output"], done.masked) == ("<WORD> 7", {"WORD": 1})
+
+
 def test_a_mark_across_two_fields_is_masked_in_both_and_not_between_them():
     one = marked({"prompt": "Name: Ann", "completion": " Lee."})
     one = replace(one, document=replace(one.document, pii=(PiiSpan(6, 13, "PERSON"),)))

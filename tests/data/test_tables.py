@@ -71,6 +71,7 @@ def test_a_cell_of_spans_or_turns_is_json(table):
         ("text,text\na,b\n", r"the header has 'text' twice\.$"),
         ('text\n"Ann Lee\n', r"line 2: no CSV \(unexpected end of data\)\.$"),
         ("text,pii\nAnn,[PERSON]\n", r"line 2: 'pii' must be a JSON list\.$"),
+        ("text,pii\nAnn,[NaN]\n", r"line 2: 'pii' must be a JSON list\.$"),
         ("text\n", r"holds no record"),
         (b"text\n\xff\n", r"is not UTF-8"),
     ],
@@ -108,6 +109,20 @@ def test_parquet_without_pyarrow_names_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "data").write_bytes(b"PAR1....PAR1")
     with pytest.raises(InputError, match=r"data is Parquet, and pyarrow is not installed: pip in"):
         read(tmp_path / "data")
+
+
+def test_an_empty_number_of_a_parquet_file_is_null(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "train.parquet"
+    columns = {"text": ["a", "b"], "amount": [float("nan"), 12.5]}
+    parquet.write_table(pyarrow.table(columns), path)
+    amounts = [fields["amount"] for _, fields in corpus.read_objects(path)]
+    assert amounts == [None, 12.5]
+    columns["amount"] = [float("inf"), 12.5]
+    parquet.write_table(pyarrow.table(columns), path)
+    with pytest.raises(InputError, match="row 1: a number is infinite"):
+        read(path)
 
 
 def test_parquet_is_read_as_json_is(tmp_path):

@@ -37,6 +37,11 @@ def test_every_place_of_every_string_is_found():
     assert list(find_strings(["", " "], "a b")) == []
 
 
+def test_one_character_is_not_found_within_words():
+    found = list(find_strings(["王", "J"], "国王。王 J. Jo"))
+    assert found == [("王", 3, 4), ("J", 5, 6)]
+
+
 TEXT = st.text("ab \u00a0\né\u0301ｂ", max_size=12)
 
 
@@ -53,5 +58,7 @@ def test_places_are_those_pieces_of_the_text_that_are_plainly_the_string(text, s
         and not text[start].isspace() and not text[end - 1].isspace()
         and not (start and unicodedata.combining(text[start]) and not text[start - 1].isspace())
         and not (end < len(text) and unicodedata.combining(text[end]))
+        and (len(unicodedata.normalize("NFKD", string).strip()) > 1
+             or not any(map(str.isalnum, text[max(0, start - 1) : start] + text[end : end + 1])))
     }  # fmt: skip
     assert {(start, end) for _, start, end in find_strings([string], text)} == slow
