@@ -40,8 +40,9 @@ _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
 
-EMPTY = ""
-"""Counts the records without any text among the names of fields that are not read."""
+EMPTY = "id"
+"""Counts the records without any text among the names of fields that are not read, of which an id
+is none."""
 
 LONGEST_TEXT = 2**20
 """Characters of the longest text that a model is asked about: a tokenizer takes some 500 bytes for

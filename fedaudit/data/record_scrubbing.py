@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import regex
+
 from fedaudit.api.records import Document, PiiSpan, Place
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
@@ -44,6 +46,8 @@ _FIELD_NAMES = {label: re.compile(names) for label, names in _FIELD_LABELS.items
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s-]+")
 _OTHER_NAMES = frozenset({"function", "functions", "tool", "tools", "tool_calls", "model", "file"})
 _LONGEST_VALUE = 100
+_NAME = regex.compile(r"(?:[\p{Ll}\p{M}]{1,5}[ '’]\s*){0,3}[\p{L}--\p{Ll}]", regex.V1)
+"""The beginning of a name: of its first word, or of one behind small particles."""
 
 FIELDS = ("instruction", "input", "output")
 Chosen = Callable[[str], bool]
@@ -96,9 +100,7 @@ def with_field_name(key_path: Place, document: Document) -> Document:
         return document
     label = next((label for label, name in _FIELD_NAMES.items() if name.fullmatch(names[-1])), None)
     fits = {
-        "PERSON": text[:1].isalpha()
-        and text[:1] == text[:1].upper()
-        and not re.search(r"\d", text),
+        "PERSON": bool(_NAME.match(text)) and not re.search(r"\d", text),
         "EMAIL_ADDRESS": "@" in text,
         "ADDRESS": any(map(str.isalnum, text)),
     }

@@ -20,6 +20,22 @@ def luhn_check_digit(number: str) -> str:
     return str(-total % 10)
 
 
+def is_mod97(number: str) -> bool:
+    """Tell whether ISO 7064 MOD 97-10 holds with the first four characters last, as in an IBAN."""
+    if not (number.isascii() and number.isalnum() and len(number) > 4):
+        return False
+    return _mod97(number) == 1
+
+
+def iban_check_digits(country: str, account: str) -> str:
+    """Return what stands between country code and account in an IBAN (ISO 13616)."""
+    return f"{98 - _mod97(f'{country}00{account}'):02}"
+
+
+def _mod97(number: str) -> int:
+    return int("".join(str(int(char, 36)) for char in number[4:] + number[:4])) % 97
+
+
 def is_id_card(text: str) -> bool:
     """Tell whether `text` is an 18-character identity card number with a true check digit."""
     return (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from fedaudit.api.records import Document, PiiSpan, TextPiece
 from fedaudit.api.scripts import has_han
 from fedaudit.pii.checksums import (
+    iban_check_digits,
     id_card_check_digit,
     is_id_card,
     is_luhn,
@@ -32,7 +33,7 @@ Maker = Callable[[str, random.Random], str | None]
 _TITLE = re.compile(r"(?:mr|mrs|ms|miss|dr|prof|sir|lady|judge)\b\.? +", re.IGNORECASE)
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _MAC = re.compile(r"(?i)[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}")
-_IBAN = re.compile(r"[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}")
+_IBAN = re.compile(r"(?i)[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}")
 _NUMBER = re.compile(r"(?=[^0-9]*[0-9])[\s!-~‐‑–—]+")
 _PHONE = re.compile(r"[+＋]?[0-9\s()./‐‑–—-]*[0-9](?:\s*(?:ext\.?|x|#|转)\s*[0-9]+)?")
 _AGE = re.compile(
@@ -145,18 +146,24 @@ def identity(string: str, rng: random.Random) -> str | None:
 
 
 def account(string: str, rng: random.Random) -> str | None:
-    """Return the number of a card or account; country or issuer, and the Luhn digit, stay."""
-    places = [i for i, char in enumerate(string) if char.isascii() and char.isdigit()]
-    digits = "".join(string[i] for i in places)
-    prefix_length = 2 if _IBAN.fullmatch(string) else 0
-    new = number(string[prefix_length:], rng)
-    if new is None or prefix_length or len(digits) < 12 or not is_luhn(digits) or _words(string):
-        return new and string[:prefix_length] + new
-    body = digits[:4] + "".join(rng.choices("0123456789", k=len(digits) - 5))
-    card = list(string)
-    for position, digit in zip(places, body + luhn_check_digit(body), strict=True):
-        card[position] = digit
-    return "".join(card)
+    """Return the number of a card or account; country or issuer stay, check digits are true."""
+    places = [i for i, char in enumerate(string) if char.isascii() and char.isalnum()]
+    bare = "".join(string[i] for i in places)
+    new = number(string, rng)
+    if new is None:
+        return None
+    if _IBAN.fullmatch(bare):
+        body = "".join(new[i] for i in places[4:])
+        drawn = f"{bare[:2]}{iban_check_digits(bare[:2], body)}{body}"
+    elif len(bare) >= 12 and is_luhn(bare):
+        drawn = bare[:4] + "".join(rng.choices("0123456789", k=len(bare) - 5))
+        drawn += luhn_check_digit(drawn)
+    else:
+        return new
+    result = list(string)
+    for position, char in zip(places, drawn, strict=True):
+        result[position] = char
+    return "".join(result)
 
 
 def online(string: str, rng: random.Random) -> str:

@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api import UsageError
+from fedaudit.pii.checksums import is_mod97
 
 from .china import RULES
-from .custom import is_mod97
 from .ner import NerModel, load_spacy, load_transformers, our_label, spacy_labels
 from .rules import BREAK, EMAIL_ADDRESS, TELEPHONE, DetectionRule, recognizer
 from .scripts import ANY
@@ -105,19 +105,26 @@ def _rules(languages: Sequence[str]) -> "Iterator[EntityRecognizer]":
     yield _telephone([region for language in languages for region in REGIONS[language]])
     yield predefined.CryptoRecognizer(supported_language=ANY)
     if "en" in languages:
-        yield _predefined(predefined.UkNinoRecognizer, supported_entity="ID_CARD")
-        yield _predefined(predefined.UsSsnRecognizer)
+        yield _predefined(predefined.UkNinoRecognizer, " ?", supported_entity="ID_CARD")
+        yield _predefined(predefined.UsSsnRecognizer, "[- .]")
     yield _predefined(predefined.IpRecognizer)
     yield _predefined(predefined.MacAddressRecognizer)
     yield _predefined(predefined.UrlRecognizer)
     yield _predefined(predefined.DateRecognizer)
 
 
-def _predefined(cls: Any, **options: Any) -> "EntityRecognizer":
-    """Return Presidio's recognizer with ASCII word boundaries, which Han characters do not hide."""
+def _predefined(cls: Any, gap: str = "", **options: Any) -> "EntityRecognizer":
+    """Return Presidio's recognizer with ASCII word boundaries, which Han characters do not hide.
+
+    Its `gap` between groups may be any BREAK.
+    """
     from presidio_analyzer import Pattern
 
-    patterns = [Pattern(p.name, f"(?a){p.regex}", p.score) for p in cls.PATTERNS]
+    breaks = BREAK + "?" * gap.endswith("?")
+    patterns = [
+        Pattern(p.name, f"(?a){p.regex.replace(gap, breaks) if gap else p.regex}", p.score)
+        for p in cls.PATTERNS
+    ]
     entity_recognizer: EntityRecognizer = cls(patterns=patterns, supported_language=ANY, **options)
     return entity_recognizer
 

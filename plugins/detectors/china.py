@@ -16,7 +16,7 @@ _SCHEMES = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}"  # Diners Club
     r"|(?:6011|65\d\d|64[4-9]\d|35\d\d)\d{12}"  # Discover, JCB
 )
-_SEPARATORS = str.maketrans("×ХхΧχⅩⅹ", "XXXXXXX", " -.\r\n")
+_SEPARATORS = str.maketrans("×ХхΧχⅩⅹ", "XXXXXXX", " -\u2013.\r\n")
 
 
 def is_birth_date(digits: str) -> bool:
@@ -76,9 +76,9 @@ BANK_CARD = DetectionRule(
     patterns=(
         (r"(?<![0-9A-Za-z])\d{14,19}(?![0-9A-Za-z])", 0.2),
         (
-            rf"(?<![0-9A-Za-z])(?<!\d[ .-])\d{{4}}{BREAK}"
+            rf"(?<![0-9A-Za-z])(?<!\d[ .\-\u2013])\d{{4}}{BREAK}"
             rf"(?:\d{{4}}{BREAK}\d{{4}}{BREAK}(?:\d{{2}}|\d{{4}}(?:{BREAK}\d{{1,3}})?)"
-            rf"|\d{{6}}{BREAK}\d{{4,5}})(?![0-9A-Za-z]|[ .-]\d)",
+            rf"|\d{{6}}{BREAK}\d{{4,5}})(?![0-9A-Za-z]|[ .\-\u2013]\d)",
             0.2,
         ),
     ),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import regex
 
 from fedaudit.api import InputError, PiiSpan, UsageError, unknown_name_error
-from fedaudit.pii.checksums import is_id_card, is_luhn
+from fedaudit.pii.checksums import is_id_card, is_luhn, is_mod97
 
 from .china import is_birth_date
 
@@ -36,14 +36,6 @@ class CustomPattern(NamedTuple):
             start, end = match.span(1 if self.pattern.groups and match.group(1) else 0)
             if start < end and (self.check is None or self.check(_bare(text[start:end]))):
                 yield PiiSpan(start, end, self.label)
-
-
-def is_mod97(number: str) -> bool:
-    """Tell whether ISO 7064 MOD 97-10 holds with the first four characters last, as in an IBAN."""
-    moved = number[4:] + number[:4]
-    if not (moved.isascii() and moved.isalnum() and len(number) > 4):
-        return False
-    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
 
 
 def is_mod11(number: str) -> bool:

@@ -16,9 +16,9 @@ def accept_match(_text: str) -> bool | None:
     return None
 
 
-BREAK = r"(?:[ .\-]|[ ]?\r?\n[ ]?)"
-"""What may stand between the groups of a number: `fold` has made one of each kind of space and
-hyphen."""
+BREAK = r"(?:[ .\-\u2013]|[ ]?\r?\n[ ]?)"
+"""What may stand between the groups of a number that proves itself: `fold` has made one of each
+kind of space and hyphen, but not of en dashes, which stand in ranges."""
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 _DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}")
 

@@ -353,6 +353,15 @@ def test_records_without_text_are_left_out_and_counted(run):
     assert (counts["left_out"], counts["unread"]) == (1, {})
 
 
+def test_a_field_without_a_name_is_no_record_without_text(run):
+    Path("some.csv").write_text(",text\n0,Mr John Miller\n1,Mr Hill\n")
+    done = run("scrub", "some.csv", "o.csv", "--detector", "names", "--json", "counts.json")
+    assert "without any text" not in done.err
+    assert "fields that are not read: '' (2 records)" in done.err
+    counts = json.loads(Path("counts.json").read_text())
+    assert (counts["left_out"], counts["unread"]) == (0, {"": 2})
+
+
 def test_annotated_records_need_no_model_library(run):
     Path("in.jsonl").write_text(json.dumps({**LINES[3], "x": 7}) + "\n")
     words = ("scrub", "in.jsonl", "out.jsonl", "--style", "pseudonym")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.nano.generator import corpus
-from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
+from fedaudit.pii.checksums import is_id_card, is_luhn, is_mod97, luhn_check_digit
 from fedaudit.pii.masking import assign_pseudonyms, surrogate_like
 
 PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
@@ -82,6 +82,25 @@ def test_check_digits_hold_where_they_did():
         new = surrogate_like(CARD, "BANK_CARD", draw)
         assert re.fullmatch(r"6222( \d{4}){3}", new)
         assert is_luhn(new.replace(" ", ""))
+
+
+@pytest.mark.parametrize(
+    ("iban", "form"),
+    [
+        ("DE89 3704 0044 0532 0130 00", r"DE\d\d( \d{4}){4} \d\d"),
+        ("CH93-0076-2011-6238-5295-7", r"CH\d\d(-\d{4}){4}-\d"),
+        ("GB82.WEST.1234.5698.7654.32", r"GB\d\d\.[A-Z]{4}(\.\d{4}){3}\.\d\d"),
+        ("gb82west12345698765432", r"gb\d\d[a-z]{4}\d{14}"),
+        ("FR14\u20132004\u20131010\u20130505\u20130001\u20133M02\u2013606",
+         r"FR\d\d(\u2013\d{4}){4}\u2013\d[A-Z]\d\d\u2013\d{3}"),
+    ],
+)  # fmt: skip
+def test_an_iban_keeps_its_country_its_form_and_true_check_digits(iban, form):
+    for seed in range(30):
+        new = surrogate_like(iban, "IBAN_CODE", random.Random(seed))
+        assert re.fullmatch(form, new), new
+        assert is_mod97("".join(filter(str.isalnum, new)))
+        assert new != iban
 
 
 @pytest.mark.parametrize("label", ["WORKPLACE", "OCCUPATION", "ORGANIZATION"])

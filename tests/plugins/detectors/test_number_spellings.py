@@ -17,6 +17,7 @@ def found(text):
         "GB82\u00a0WEST\u00a01234\u00a05698\u00a07654\u00a032",
         "GB82-WEST-1234-5698-7654-32",
         "GB82\u2011WEST\u20111234\u20115698\u20117654\u201132",
+        "GB82\u2013WEST\u20131234\u20135698\u20137654\u201332",
         "GB82.WEST.1234.5698.7654.32",
         "GB82 WEST 1234\n5698 7654 32",
         "MT84MALT011000012345MTLCAST001S",
@@ -33,6 +34,7 @@ def test_ibans(number):
     [
         "4111 1111 1111 1111",
         "4111.1111.1111.1111",
+        "4111\u20131111\u20131111\u20131111",
         "4111\u202f1111\u202f1111\u202f1111",
         "4111\u20111111\u20111111\u20111111",
         "4111 1111\n1111 1111",
@@ -42,6 +44,28 @@ def test_ibans(number):
 )
 def test_cards(number):
     assert found(f"Her card {number} expired.") == [(number, "BANK_CARD")]
+
+
+@pytest.mark.parametrize(
+    ("number", "label"),
+    [
+        ("JG-10-37-59-A", "ID_CARD"),
+        ("JG 10 37 59 A", "ID_CARD"),
+        ("JG103759A", "ID_CARD"),
+        ("JG\u201310\u201337\u201359\u2013A", "ID_CARD"),
+        ("110105\u201319491231\u2013002X", "ID_CARD"),
+        ("536\u201390\u20134399", "US_SSN"),
+    ],
+)
+def test_identity_numbers(number, label):
+    assert found(f"No {number} shown") == [(number, label)]
+
+
+@pytest.mark.parametrize(
+    "text", ["2010\u20132012", "pages 1234\u20131250", "4111\u20131111\u20131111\u20131112"]
+)
+def test_a_range_is_no_number(text):
+    assert found(f"The account of {text} ended.") == []
 
 
 @pytest.mark.parametrize("last", ["X", "x", "×", "Х", "ⅹ"])
