@@ -1,7 +1,8 @@
 """Conversations as TRL (`messages`) and ShareGPT (`conversations`) write them, and their text."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,15 +103,19 @@ def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
             role, content = _keys(turn, f"{where}: turn {number + 1} of {name!r}")
             speaker = _speaker(turn[role], f"{where}: turn {number + 1} of {name!r}")
             pieces, parts = _turn_texts(turn.get(content), (name, number, content), where)
-            if calls := _call_texts(turn, (name, number)):
-                pieces = [*(piece for piece in pieces if piece.text), *calls]
+            calls = {
+                key: _call_texts(turn[key], (name, number, key)) for key in CALLS if turn.get(key)
+            }
+            if any(calls.values()):
+                pieces = [piece for piece in pieces if piece.text]
+                pieces += [piece for texts in calls.values() for piece in texts]
             if not exchanges or not exchanges[-1].goes_on(speaker):
                 exchanges.append(Exchange())
             exchanges[-1].add(speaker, pieces)
             speakers.append((name, number, role))
             speakers += [(*p.place[:-1], "type") for p in pieces if p.place[-1:] == ("text",)]
             unread += [f"{name}.{key}" for key in turn if key not in (role, content, *CALLS)]
-            unread += parts
+            unread += [*parts, *(f"{name}.{key}" for key, texts in calls.items() if not texts)]
     return Conversation(exchanges, speakers, list(dict.fromkeys(unread)))
 
 
@@ -161,23 +166,40 @@ def _turn_texts(content: Any, key_path: Place, where: str) -> tuple[list[TextPie
     return pieces, unread
 
 
-def _call_texts(turn: Mapping[str, Any], key_path: Place) -> list[TextPiece]:
-    """Return the arguments of a turn's calls of tools, which models are trained on as well."""
-    listed = turn.get("tool_calls")
-    calls: list[tuple[Place, Any]] = [
-        (("tool_calls", i), call)
-        for i, call in enumerate(listed if isinstance(listed, list) else [])
-    ]
+def _call_texts(calls: Any, key_path: Place) -> list[TextPiece]:
+    """Return the arguments of calls of tools, which models are trained on as well."""
+    listed = isinstance(calls, list)
     pieces: list[TextPiece] = []
-    for path, given in (*calls, (("function_call",), turn.get("function_call"))):
-        call: Any = given
-        keys: tuple[str, ...] = ()
-        if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping):
-            call, keys = call["function"], ("function",)
-        arguments = call.get("arguments") if isinstance(call, Mapping) else None
-        if isinstance(arguments, str) and not SURROGATE.search(arguments):
-            pieces.append(TextPiece(arguments, (*key_path, *path, *keys, "arguments")))
+    for number, call in enumerate(calls if listed else [calls]):
+        place = (*key_path, number) if listed else key_path
+        given = call
+        if isinstance(given, Mapping) and isinstance(given.get("function"), Mapping):
+            given, place = given["function"], (*place, "function")
+        arguments = given.get("arguments") if isinstance(given, Mapping) else None
+        place = (*place, "arguments")
+        if isinstance(arguments, str):
+            texts = [TextPiece(arguments, place)]
+        else:
+            texts = list(_json_pieces(arguments, place)) if isinstance(arguments, Mapping) else []
+        if not any(SURROGATE.search(piece.text) for piece in texts):
+            pieces += texts
     return pieces
+
+
+def _json_pieces(value: Any, place: Place) -> Iterator[TextPiece]:
+    """Yield a value as a server writes it in JSON, but for what it escapes in strings."""
+    if isinstance(value, str):
+        yield from (TextPiece('"'), TextPiece(value, place), TextPiece('"'))
+    elif isinstance(value, Mapping | list):
+        named = isinstance(value, Mapping)
+        yield TextPiece("{" if named else "[")
+        for number, key in enumerate(value if named else range(len(value))):
+            name = f"{json.dumps(key, ensure_ascii=False)}: " if named else ""
+            yield TextPiece(", " * (number > 0) + name)
+            yield from _json_pieces(value[key], (*place, key))
+        yield TextPiece("}" if named else "]")
+    else:
+        yield TextPiece(json.dumps(value))
 
 
 def text_of(value: Any, name: str, where: str) -> str:

@@ -383,6 +383,18 @@ def test_calls_of_tools_images_and_preferences_are_read():
     read = content({"messages": [ask, call, said]}, template("fed_pii"), "here")
     assert [piece.text for piece in read.pieces if piece.place] == ["Whose?", "{1}", "Ann's."]
     assert read.unread == ("messages.content.image_url",)
+    arguments = {"who": "Ann Quö", "rows": [{"n": 7}, "b"], "none": None}
+    for called in (
+        {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": arguments}}]},
+        {"function_call": {"name": "f", "arguments": arguments}},
+    ):
+        turn = {"role": "assistant", "content": None, **called}
+        read = content({"messages": [ask, turn, said]}, template("fed_pii"), "here")
+        assert json.dumps(arguments, ensure_ascii=False) in read.text
+        assert read.unread == ("messages.content.image_url",)
+    turn = {**said, "tool_calls": [{"function": {"name": "f", "arguments": 7}}]}
+    read = content({"messages": [ASKED, turn]}, template("fed_pii"), "here")
+    assert read.unread == ("messages.tool_calls",)
     chosen = corpus.parse_document(
         {"prompt": "Q: ", "chosen": "A", "rejected": "B"}, template("fed_pii"), "here"
     )

@@ -39,6 +39,8 @@ RECORDS: dict[str, dict[str, Any]] = {
     "questions": {"question": TEXT, "answer": PHONE},
     "text and fields": {"text": f"Q {TEXT} {PHONE}", "instruction": f"Q {TEXT}", "output": PHONE},
     "text and turns": {"text": "Nothing.", "messages": [USER, BOT]},
+    "calls": {"messages": [USER, {**BOT, "tool_calls": [{"function": {
+        "name": "f", "arguments": {"to": MAIL, "rows": [PHONE, 7]}}}]}]},
     "repeated": {"prompt": TEXT, "messages": [USER, BOT, {"role": "user", "content": "?"}, BOT]},
     "capitals": {"Text": TEXT, "PII": [{"start": 5, "end": 18, "label": "PHONE_NUMBER"}]},
     "other fields": {
