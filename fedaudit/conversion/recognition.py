@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from shutil import get_unpack_formats
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.importer import Importer
@@ -21,7 +22,10 @@ def open_source(path: Path) -> SourceFolder:
     if not path.exists():
         raise InputError(f"There is no folder {path}.{suggest_neighbour(path)}")
     if not path.is_dir():
-        raise InputError(f"{path} is a file: name the folder that it lies in.")
+        ends = tuple(end for _, names, _ in get_unpack_formats() for end in names)
+        packed = path.name.lower().endswith(ends)
+        instead = "unpack it and name the folder" if packed else "name the folder that it lies in"
+        raise InputError(f"{path} is a file: {instead}.")
     if is_federation(path):
         raise InputError(f"{path} is a federation's folder already: --target {path} audits it.")
     return SourceFolder(path)
@@ -78,6 +82,8 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
             " PEFT keeps an adapter in a folder of its own: put each file of weights into one, "
             f"round_1 and so on, as {adapters.WEIGHTS} beside a copy of {adapters.CONFIG}."
         )
+    elif any(PurePosixPath(name).match("adapter_model-*-of-*") for name in source.files):
+        hint += f" Adapters of PEFT in several files are not read: save each as {adapters.WEIGHTS}."
     elif count := sum(PurePosixPath(name).name == adapters.CONFIG for name in source.files):
         hint += (
             f" To import {count_of(count, 'adapter')} of PEFT, call their folders round_1, round_2 "

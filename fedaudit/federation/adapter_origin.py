@@ -28,6 +28,8 @@ _COARSE = re.compile(r"(?:4|8)-?bit|bnb|gptq|awq|nf4|int[48]|fp8|q[48]_", re.IGN
 """Parts of the names of bases in formats of few bits."""
 _CACHED = re.compile(r"models--(.+)/snapshots/([^/]+)/?$")
 """A model's folder in the hub's cache: its name, with -- for /, and its revision."""
+_SAYS_NOTHING = frozenset({"base", "base_model", "checkpoint", "final", "merged", "model"})
+"""Names that folders have whatever model is in them."""
 
 
 def other_base_caveats(
@@ -190,7 +192,8 @@ def _is_same(named: str, base: str) -> bool:
     here, there = Path(base), Path(named)
     if here.is_dir() and there.is_dir():
         return here.resolve() == there.resolve()
-    return here.is_dir() and here.name.casefold() == there.name.casefold()
+    name = here.name.casefold()
+    return here.is_dir() and name == there.name.casefold() and name not in _SAYS_NOTHING
 
 
 def _cached(base: str) -> tuple[str, str]:

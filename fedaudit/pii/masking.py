@@ -19,7 +19,7 @@ from fedaudit.pii.checksums import (
     is_luhn,
     luhn_check_digit,
 )
-from fedaudit.pii.normalized_search import find_strings
+from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import resolve
 from fedaudit.pii.surrogate_dates import birth_date, date_like
 from fedaudit.pii.taxonomy import category
@@ -444,22 +444,23 @@ DIGITS = 8
 def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
     """Return a pseudonym for each (string, label) of a data set, without white space around it.
 
-    None equals a string of the data set, of whatever label and case, and no two are equal, so what
-    was told apart still is. What cannot be invented becomes a label with digits that follow from
-    the key, such as <GENDER-7f3a2c91>. All follow from the string, its label and `key`; the order
-    does not matter, and other strings only where two would have got the same pseudonym, or where
-    one would be what another is.
+    Strings that differ in white space and Unicode form alone have the same one. None equals a
+    string of the data set, of whatever label and case, and no two are equal, so what was told apart
+    still is. What cannot be invented becomes a label with digits that follow from the key, such as
+    <GENDER-7f3a2c91>. All follow from the string, its label and `key`; the order does not matter,
+    and other strings only where two would have got the same pseudonym, or where one would be what
+    another is.
     """
-    distinct_pairs = sorted({(string.strip(), label) for string, label in pairs})
-    reserved = {string.casefold() for string, _ in distinct_pairs}
-    result = {}
-    for string, label in distinct_pairs:
+    given = {(string.strip(), label) for string, label in pairs}
+    reserved = {form.casefold() for string, _ in given for form in (string, normalize(string))}
+    made = {}
+    for string, label in sorted({(normalize(string), label) for string, label in given}):
         new = _invent_unused(string, label, reserved, key) or _pseudonym(
             string, label, reserved, key
         )
         reserved.add(new.casefold())
-        result[string, label] = new
-    return result
+        made[string, label] = new
+    return {(string, label): made[normalize(string), label] for string, label in given}
 
 
 def _invent_unused(string: str, label: str, reserved: set[str], key: str) -> str | None:

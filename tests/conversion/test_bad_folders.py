@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +86,19 @@ def bare_weights(place):
 
 def one_file(place):
     return flower_npz(RUN, place) / "round-1-weights.npz"
+
+
+def archive(place):
+    place.mkdir()
+    return Path(shutil.make_archive(place / "run", "zip", place))
+
+
+def sharded(place):
+    for number in (1, 2):
+        folder = peft(RUN.whole[number], place / f"round_{number}")
+        weights = folder / "adapter_model.safetensors"
+        weights.rename(folder / "adapter_model-00001-of-00001.safetensors")
+    return place
 
 
 def other_base(place):
@@ -188,6 +202,8 @@ def missing(place):
     [
         (missing, 3, "There is no folder"),
         (one_file, 3, "is a file: name the folder that it lies in."),
+        (archive, 3, "is a file: unpack it and name the folder."),
+        (sharded, 3, "in several files are not read: save each as adapter_model.safetensors."),
         (empty, 3, "it holds no files. It knows federatedscope, flora, flower, flowertune,"),
         (strange, 3, "it holds 2 files (1 x .h5, 1 x .txt), 1 folder (a). It knows"),
         (dated, 3, "To import 2 adapters of PEFT, call their folders round_1, round_2 and so on."),

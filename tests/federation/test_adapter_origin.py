@@ -55,6 +55,9 @@ def test_a_local_copy_of_the_base_that_is_named_is_that_base(tmp_path):
     (tmp_path / "one").mkdir()
     assert not other_base_caveats([{"base_model_name_or_path": "me/one"}], str(tmp_path / "one"))
     assert other_base_caveats([{"base_model_name_or_path": "me/two"}], str(tmp_path / "one"))
+    (tmp_path / "base").mkdir()
+    named = {"base_model_name_or_path": "/scratch/ann/two/base"}
+    assert other_base_caveats([named], str(tmp_path / "base"))
 
 
 def test_a_tokenizer_beside_the_adapter_is_compared(tmp_path):

@@ -35,6 +35,14 @@ def test_they_follow_from_the_key_and_not_from_the_order():
     assert sum(made[pair] == new for pair, new in part.items()) > 0.95 * len(part)
 
 
+def test_spellings_of_one_string_have_one_pseudonym():
+    names = ["Ann Lee", "Ann\u00a0Lee", "Ann\nLee ", "Ａｎｎ Lee", "Ann Lees"]
+    made = assign_pseudonyms([(name, "PERSON") for name in names], key="k")
+    found = [made[name.strip(), "PERSON"] for name in names]
+    assert len(set(found[:4])) == 1
+    assert found[4] != found[0]
+
+
 FORMS = [
     ("3 May 1980", "BIRTHDAY", r"\d{1,2} [A-Z][a-z]+ (19|20)\d\d"),
     ("May 3rd, 1980", "BIRTHDAY", r"[A-Z][a-z]+ \d{1,2}(st|nd|rd|th), \d{4}"),
