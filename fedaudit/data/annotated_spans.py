@@ -37,7 +37,10 @@ _END = ("end", "end_offset", "end_position", "endoffset", "end_char", "to")
 _LENGTH = ("length", "len")
 _LISTS = ("spans", "entities", "entity_mentions")
 _LABEL = ("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group")
-_QUOTE = ("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text")
+_QUOTE = (
+    *("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text"),
+    *("quote", "string", "coveredtext", "covered_text", "mention_text", "surface_form"),
+)
 
 
 _Positions = Callable[[int, int], tuple[int, int]]

@@ -327,10 +327,12 @@ def test_offsets_are_converted_where_they_then_say_what_the_spans_quote(text, st
     document = corpus.parse_document({"text": text, "pii": [span]}, template("fed_pii"), "here")
     [found] = document.pii or ()
     assert text[found.start : found.end] == "Quo"
-    wrong = {"text": text, "pii": [{**span, "text": "Zed"}]}
-    with pytest.raises(InputError, match="does not say what it quotes") as caught:
-        corpus.parse_document(wrong, template("fed_pii"), "here")
-    assert "Zed" not in str(caught.value)
+    del span["text"]
+    for name in ("text", "quote", "coveredText", "string"):
+        wrong = {"text": text, "pii": [{**span, name: "Zed"}]}
+        with pytest.raises(InputError, match="does not say what it quotes") as caught:
+            corpus.parse_document(wrong, template("fed_pii"), "here")
+        assert "Zed" not in str(caught.value)
 
 
 BILL, MET = "\U0001f600\U0001f600 The bill of Tobias Quo is open.", "Ann \U0001f600 met Tobias Quo."
