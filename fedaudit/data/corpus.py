@@ -242,7 +242,7 @@ def _check_depth(fields: Mapping[str, Any], where: str) -> None:
         level = [one for values in lists for one in values if isinstance(one, Mapping | list)]
         if not level:
             return
-    raise InputError(f"{where}: not JSON that is read (nested too deeply).")
+    raise InputError(f"{where}: nested too deeply; {MOST_NESTED} levels are read at most.")
 
 
 def _records(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
