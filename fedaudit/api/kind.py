@@ -94,7 +94,9 @@ class Kind:
     rules: ClassVar[tuple[str, ...]] = ()
     """The rules that its judgements name."""
     discloses: ClassVar[bool | None] = None
-    """What a failure means: True, data comes out; False, records are recognised; None, neither."""
+    """What a failure means: True, data comes out; False, it is recognised among other data (records
+    of members, the true value of several); None, neither.
+    """
     compared: ClassVar[frozenset[str]] = frozenset()
     """The metrics that `fedaudit compare` compares."""
     outcomes: ClassVar[frozenset[str]] = frozenset()

@@ -222,10 +222,23 @@ def _doubts(leaks: Sequence[LeakChange], baseline: Row, report: Row) -> Iterator
     now = {_question(judgement) for judgement in _measured(report)}
     names = {_question(judgement): _lost_name(judgement) for judgement in _measured(baseline)}
     yield from (f"{names[question]} and is not now." for question in names if question not in now)
+    labels = _labels(report)
+    for plugin, before in _labels(baseline).items():
+        if lost := sorted(before - labels.get(plugin, set())):
+            yield f"Looked for by {plugin} before and not now: {', '.join(lost)}."
     ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}
     for entry in report.get("coverage", ()):
         if entry["class"] in ran and entry["status"] != "run":
             yield f"{entry['class'].replace('_', ' ')} was run before and is not now."
+
+
+def _labels(report: Row) -> dict[str, set[str]]:
+    """Return the kinds of data that each attack looked for."""
+    labels: dict[str, set[str]] = {}
+    for row in report["measurements"]:
+        if row["value"] is not None and "label" in row["scope"]:
+            labels.setdefault(row["plugin"], set()).add(str(row["scope"]["label"]))
+    return labels
 
 
 def _unlike_masks(leaks: Sequence[LeakChange]) -> bool:

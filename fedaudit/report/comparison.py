@@ -13,6 +13,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
+from fedaudit.report.checklist.leaks import ROLES, options
 from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.redaction import make_visible
@@ -199,9 +200,11 @@ def _claims(first: Row, second: Row) -> Iterator[str]:
 
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     """Yield the caveats of the comparison."""
-    files = [{file["sha256"] for file in report["data"]} for report in (first, second)]
-    if files[0] != files[1]:
-        yield "The reports are about different records: numbers and leaks are of other targets."
+    if _asked_records(first) != _asked_records(second):
+        yield (
+            "The reports are about different files of records: numbers and leaks may be of other"
+            " targets."
+        )
     versions = [report["environment"]["versions"].get("fedaudit") for report in (first, second)]
     if versions[0] != versions[1]:
         yield "The reports are of different versions of fedaudit."
@@ -215,6 +218,14 @@ def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     alike = first["target"]["sha256"] == second["target"]["sha256"]
     if alike and first["target"]["sha256"] is not None:
         yield "Both reports are of the same model."
+
+
+def _asked_records(report: Row) -> set[str]:
+    """Return the SHA-256 of the victim's and the attacker's files; of all, if none is named."""
+    roles = {option for names in ROLES.values() for option in names}
+    named = {path for option, path in options(report["run"]["config"]) if option in roles}
+    files = [file for file in report["data"] if file["path"] in named] or report["data"]
+    return {file["sha256"] for file in files}
 
 
 MOST_SETTINGS = 5

@@ -154,6 +154,18 @@ def test_a_class_that_was_run_and_is_not_now_cannot_be_told():
     assert compare_with_baseline(before, before).status == "pass"
 
 
+def test_a_kind_that_is_not_looked_for_any_more_cannot_be_told():
+    def labelled(*labels):
+        kinds = [coverage(1, 9, source="tuned", set="all", label=label) for label in labels]
+        return report(300, more=kinds)
+
+    every, narrow = labelled("PERSON", "ID_CARD", "EMAIL"), labelled("EMAIL")
+    found = compare_with_baseline(every, narrow)
+    assert found.status == "inconclusive"
+    assert found.reasons == ["Looked for by contextual before and not now: ID_CARD, PERSON."]
+    assert compare_with_baseline(narrow, every).status == "pass"
+
+
 def test_a_laxer_policy_is_not_how_a_release_gets_better():
     """Under a level of 1e-9 no number would be worse, and no leak of half the targets fails."""
     before, lax = report(100), Policy(name="lax", level=1e-9)

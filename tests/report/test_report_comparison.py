@@ -102,7 +102,7 @@ def test_what_makes_it_less_than_it_seems_is_said():
     other["data"][0]["sha256"] = "f" * 64
     other["environment"]["versions"]["fedaudit"] = "9"
     notes = " ".join(compare(report(leaks=[leak("a")]), other).notes)
-    for text in ("different records", "different versions", "No leak is in both"):
+    for text in ("different files of records", "different versions", "No leak is in both"):
         assert text in notes
 
 
@@ -127,6 +127,19 @@ def test_audits_that_asked_otherwise_are_said_to_have():
         "Of one audit only: untargeted, verbatim.",
         "Attacks had different settings: contextual.samples 8, then 15.",
     ]
+
+
+def test_only_records_that_were_asked_about_make_targets_others():
+    """An audit reads the held-out records as well, and has the same targets."""
+    one, two = report(), report()
+    for found, held_out in ((one, "b" * 64), (two, "c" * 64)):
+        found["run"]["config"] = {"steps": {"extraction": {"victim": "v.jsonl"}}}
+        rows = (("v.jsonl", "a" * 64), ("held_out.jsonl", held_out))
+        found["data"] = [{**found["data"][0], "path": path, "sha256": sha} for path, sha in rows]
+    assert caveats(one, two) == []
+    two["data"][0]["sha256"] = "d" * 64
+    [note] = caveats(one, two)
+    assert "different files of records" in note
 
 
 def test_limits_are_compared_and_not_the_names_of_policies():

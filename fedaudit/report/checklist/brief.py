@@ -1,8 +1,7 @@
 """What an officer asks first of a report: whose data, how many people, which kinds, what now."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
-from pathlib import Path
 from typing import NamedTuple
 
 from fedaudit.pii.taxonomy import category
@@ -103,26 +102,8 @@ def in_words(day: date) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def party_names(report: Row, owned: ReportOwner = NOT_OWNED) -> Mapping[str, str]:
-    """Return what parties are called by their names in the report; the owner's names come first."""
-    declared = (report.get("context") or {}).get("parties") or {}
-    return {str(name): str(title) for name, title in {**declared, **owned.parties}.items()}
-
-
-def parties(report: Row, role: str, owned: ReportOwner = NOT_OWNED) -> list[str]:
-    """Return the parties that are `victim` or `attacker`: their titles, never a path."""
-    options = {"victim": ("victim",), "attacker": ("prefixes", "attacker")}[role]
-    found = {Path(v).stem for key, v in leaks.options(report["run"]["config"]) if key in options}
-    for row in (*report["measurements"], *report["findings"]):
-        where = row.get("scope") or row.get("evidence") or {}
-        if isinstance(name := where.get(role), str):
-            found.add(name)
-    titles = party_names(report, owned)
-    return [f"{titles[name]} ({name})" if name in titles else name for name in sorted(found)]
-
-
 def _whose(report: Row, owned: ReportOwner) -> Iterator[str]:
-    victims, attackers = (parties(report, role, owned) for role in ("victim", "attacker"))
+    victims, attackers = (leaks.parties(report, role, owned.parties) for role in leaks.ROLES)
     if victims:
         asked = f", asked for by {_list(attackers)}" if attackers and attackers != victims else ""
         yield f"Records of {_list(victims)}{asked}."

@@ -1,6 +1,8 @@
 """Whose data came out, of which kinds, how grave, how likely, and at what cost."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 
 from fedaudit.api.kind import Table
 from fedaudit.pii.taxonomy import category
@@ -15,6 +17,7 @@ from fedaudit.report.checklist.attackers import (
     position_of,
     unmeasured,
 )
+from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.number_format import (
     NOT_MEASURED,
     number,
@@ -30,8 +33,8 @@ SPECIAL = {
 }
 """First words of the clauses that give a kind of data special protection."""
 CAME_OUT, TOLD_APART = "came out", "told apart"
-RECOGNISED = ("attribute_inference", "membership_inference")
-"""Classes of attacks that extract nothing but distinguish true data from other data."""
+ROLES = {"victim": ("victim", "data"), "attacker": ("prefixes", "attacker")}
+"""The options that name the records of a party, by its role."""
 NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
 """Labels of findings that are not data of a person."""
 PASSAGES = ("DOCUMENT", "TEXT")
@@ -141,8 +144,13 @@ def disclosure_modes(report: Row) -> list[str]:
     """Return for each finding whether the data came out or was only told apart from other data."""
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
     finding_rows = (rows.get(finding["measurement"]) for finding in report["findings"])
-    classes = ("" if row is None else attack_class(row) for row in finding_rows)
-    return [TOLD_APART if name in RECOGNISED else CAME_OUT for name in classes]
+    return [TOLD_APART if row and _tells_apart(row) else CAME_OUT for row in finding_rows]
+
+
+def _tells_apart(row: Row) -> bool:
+    """Tell whether an attack extracts nothing but distinguishes true data from other data."""
+    kind = kind_of(row["kind"])
+    return row["metric"] in query.INFERENCE if kind is None else kind.discloses is False
 
 
 def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
@@ -178,8 +186,8 @@ def _begins(clause: str, start: str) -> bool:
 def came_out(report: Row) -> list[Row]:
     """Return the findings of data or texts that came out, and that chance does not explain.
 
-    Each passage is tested by itself. Strings are tested together: all count where their attack
-    fails, and none elsewhere.
+    A passage with a p value is tested by itself. Others, and strings, are tested together: all
+    count where their attack fails, and none elsewhere.
     """
     failed = {
         str((j["measurement"] or {}).get("plugin"))
@@ -192,7 +200,11 @@ def came_out(report: Row) -> list[Row]:
     return [
         f
         for f in found
-        if (_stands(report, f) if f["label"] in PASSAGES else attack_of(f) in failed)
+        if (
+            _stands(report, f)
+            if f["label"] in PASSAGES and "p_value" in f["evidence"]
+            else attack_of(f) in failed
+        )
     ]
 
 
@@ -203,7 +215,7 @@ def verified(report: Row) -> list[Row]:
 
 def _stands(report: Row, finding: Row) -> bool:
     p_value = finding["evidence"].get("p_value")
-    return p_value is None or p_value <= report["verdict"].get("level", 1.0)
+    return p_value is not None and p_value <= report["verdict"].get("level", 1.0)
 
 
 def attack_of(finding: Row) -> str:
@@ -227,14 +239,19 @@ def persons(report: Row) -> list[Row]:
     return list(best.values())
 
 
-def parties(report: Row) -> list[str]:
-    """Return whose records were audited: files of victims, and clients that rows name."""
-    named = {str(v) for path, v in options(report["run"]["config"]) if path in ("victim", "data")}
-    for row in (*report["measurements"], *report["findings"]):
+def parties(report: Row, role: str, titles: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Return the parties that are `victim` or `attacker`: their titles, never a path.
+
+    Titles that the report declares come behind `titles`.
+    """
+    declared = {**((report.get("context") or {}).get("parties") or {}), **titles}
+    found = {Path(v).stem for key, v in options(report["run"]["config"]) if key in ROLES[role]}
+    measured = (row for row in report["measurements"] if row["value"] is not None)
+    for row in (*measured, *report["findings"]):
         where = row.get("scope") or row.get("evidence") or {}
-        names = (where.get(key) for key in ("victim", "client"))
-        named |= {name for name in names if isinstance(name, str) and name != "all"}
-    return sorted(named)
+        if isinstance(name := where.get(role), str) and name != "all":
+            found.add(name)
+    return [f"{declared[name]} ({name})" if name in declared else name for name in sorted(found)]
 
 
 def options(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:

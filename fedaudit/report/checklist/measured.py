@@ -118,7 +118,8 @@ def cause(report: Row) -> Answer:
 
 def people(report: Row) -> Answer:
     """Answer whose data came out, and how many people that is."""
-    rows, parties = leaks.persons(report), leaks.parties(report)
+    rows = leaks.persons(report)
+    parties = leaks.parties(report, "victim") or leaks.parties(report, "attacker")
     text = f"Records of: {', '.join(parties)}. " if parties else "The report does not say whose. "
     if rows:
         return Answer("answered" if parties else "in part", text + results_text(rows), tuple(rows))

@@ -4,9 +4,10 @@ from fedaudit.api.kind import Answer
 from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import DECLARED, headline_totals, unmeasured
 from fedaudit.report.query import Row
-from fedaudit.report.verdict.recheck import stated_policy
+from fedaudit.report.tables.extraction.evidence import detectable_text
 
 NO_COVERAGE = "The report has no coverage: it is of one attack, not of `fedaudit audit`."
+FOUND = "The verdict is fail: how small a leak would have been missed is not the question."
 RESISTANCE = (
     "What was tried is evidence about these attacks only. It is not a finding that the model "
     "holds no"
@@ -91,10 +92,9 @@ def zero(report: Row) -> Answer:
     if rate is None:
         texts.append("The report does not say how small a leak would have been seen.")
         return Answer("in part" if none else "open", " ".join(texts), tuple(none))
-    power = stated_policy(report).power
-    text = f"A leak of {rate:.1%} of the targets would have been seen with {power:.0%} probability."
-    texts.append(text if rate < 1 else "Too little was looked for to see any leak.")
-    return Answer("answered" if rate < 1 else "in part", " ".join(texts), tuple(none))
+    texts.append(detectable_text(report) or FOUND)
+    answered = rate < 1 or texts[-1] == FOUND
+    return Answer("answered" if answered else "in part", " ".join(texts), tuple(none))
 
 
 def remains(report: Row) -> Answer:

@@ -169,8 +169,8 @@ def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
     if before is None or _low(before) <= allowed:
         least = share_text(before.low, n) if before else "none"
         reason = (
-            f"the model before shows {least} of {of} at least, no more than your limit of"
-            f" {as_percent(allowed)}: these tests could not have seen them"
+            f"by their ranks, the model before shows {least} of {of} at least, no more than your"
+            f" limit of {as_percent(allowed)}: ranks could not have seen them"
         )
     elif retrained is not None and _low(retrained) > allowed:
         reason = (

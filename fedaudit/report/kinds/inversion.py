@@ -22,7 +22,7 @@ class Inversion(Kind):
     title = "Inversion"
     attack_class = "inversion"
     rules = ("inversion",)
-    discloses = True
+    discloses = False
     compared = frozenset({RATE})
     answers: ClassVar = {
         "fail": "Given a person's name and the rest of a record, this model tells what else it says"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.checklist import attackers, leaks
+from fedaudit.report.checklist import attackers, leaks, stated
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.validity import ReportOwner, issued, ownership
@@ -24,8 +24,8 @@ def plain(rows=None, **changes):
     return example(measurements=rows, verdict=None, **changes).to_json()
 
 
-def leak(name, label="PERSON", severity="high", by="contextual coverage"):
-    mask = Redactor(KEY).mask(name, label)
+def leak(name, label="PERSON", severity="high", by="contextual coverage", **evidence):
+    mask = Redactor(KEY).mask(name, label) | evidence
     return Finding(id=f"{by}-{name}-{severity}", severity=severity, label=label, measurement=by,
                    evidence=mask)  # fmt: skip
 
@@ -69,6 +69,30 @@ def test_what_zero_means_has_its_bound():
     rows = [coverage(0, 50, source="tuned-not-base", set="exclusive")]
     # Wilson with 0 of n: z^2 / (n + z^2) = 3.8416 / 53.8416 = 7.1 %
     assert "contextual: 0 of 50, at most 7.1 %." in said(plain(rows))[19].text
+
+
+def test_what_zero_means_is_not_asked_where_a_leak_was_found():
+    report = plain()
+    report["verdict"]["detectable"] = 1.0
+    assert report["verdict"]["status"] == "fail"
+    assert said(report)[19].text == stated.FOUND
+    report["verdict"]["status"] = "inconclusive"
+    assert "Too little was looked for" in said(report)[19].text
+
+
+def test_whose_data_is_that_of_the_victim_alone():
+    """No attacker, and no client of which nothing could be measured; never a path."""
+    rows = [
+        Measurement.missing("-", kind="reconstruction", plugin="reconstruction",
+                            metric="reconstruction_rate", scope={"client": "c2", "victim": "c3"}),
+        coverage(1, 9, source="tuned", set="all", victim="all"),
+    ]  # fmt: skip
+    report = plain(rows)
+    for option in ("victim", "data"):
+        report["run"]["config"] = {option: "data/c1.jsonl", "prefixes": "data/c0.jsonl"}
+        assert said(report)[13].text.startswith("Records of: c1. ")
+    report["run"]["config"] = {"prefixes": "data/c0.jsonl"}
+    assert said(report)[13].text.startswith("Records of: c0. ")
 
 
 def test_an_attack_stands_at_the_furthest_position_that_can_make_it():
@@ -138,9 +162,17 @@ def test_severity_counts_each_string_once_at_its_worst():
     )  # fmt: skip
 
 
-def test_what_is_told_apart_has_not_come_out():
-    rows = [number("probability", "ranking", "inference_accuracy", 0.9, source="tuned")]
-    found = [leak("Ann", by="ranking inference_accuracy")]
+@pytest.mark.parametrize(
+    ("kind", "by"),
+    [
+        ("probability", "ranking inference_accuracy"),
+        ("inversion", "inversion inversion_rate"),
+        ("membership", "membership tpr"),
+    ],
+)
+def test_what_is_told_apart_has_not_come_out(kind, by):
+    rows = [number(kind, *by.split(), 0.9, source="tuned")]
+    found = [leak("Ann", by=by, p_value=1e-6)]
     report = plain([*extraction(), *rows], findings=found)
     assert leaks.severity(report).rows[0][1] == "told apart"
     assert leaks.verified(report) == []
@@ -154,10 +186,12 @@ def test_severity_does_not_depend_on_the_order(order):
 
 
 def test_failed_extraction_is_withheld_retrained_and_perhaps_notified():
-    found = [one.action for one in measures(plain(findings=findings(2)))]
-    assert found[0] == "Withhold the model."
-    assert found[1].startswith("Retrain with a defence")
-    assert found[2].startswith("If this model has left the controller already, assess whether")
+    proven = [leak("a", p_value=0.01), leak("b", p_value=0.011), leak("c", p_value=None)]
+    found = measures(plain(findings=[*proven, *findings(2)]))
+    assert found[0].action == "Withhold the model."
+    assert found[1].action.startswith("Retrain with a defence")
+    assert found[2].action.startswith("If this model has left the controller already, assess")
+    assert found[2].basis.startswith("1 findings of the kinds PERSON are verified")
 
 
 def test_without_a_proven_leak_nobody_is_notified():

@@ -25,7 +25,7 @@ def evidence(report: Row) -> list[Table]:
                 None,
                 (
                     _rule(verdict, len(tests)),
-                    _detectable_text(report),
+                    detectable_text(report),
                     *_beyond(report),
                     *_shared(report),
                 ),
@@ -58,7 +58,8 @@ def _rule(verdict: Row, count: int) -> str:
     return f"Fails at p = {number(verdict['level'])} or less{over}."
 
 
-def _detectable_text(report: Row) -> str:
+def detectable_text(report: Row) -> str:
+    """Return how small a leak would have been seen; "" if that is not stated, or no question."""
     detectable_rate = report["verdict"].get("detectable")
     if detectable_rate is None or report["verdict"]["status"] == "fail":
         return ""  # how small a leak would have been missed is not a question where there is one
