@@ -22,7 +22,7 @@ from fedaudit.extraction.sampling_noise import AnswerCounts, with_sampling_noise
 from fedaudit.extraction.significance import LeakEvidence
 from fedaudit.extraction.targets import TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
-from fedaudit.metrics.significance import clustered_share, false_discovery_rates
+from fedaudit.metrics.significance import false_discovery_rates, grouped_share
 
 EFFECTIVE_CONTROLS = "effective_controls"
 """The metric for the number of evenly spread controls that would be as informative."""
@@ -407,5 +407,4 @@ def share_estimate(
         return wilson(total, n)
     if not all(groups) or total == n:
         return with_sampling_noise(wilson(total, n), n, noise)
-    low, high = clustered_share(list(values), list(groups), seed=seed)
-    return with_sampling_noise(Estimate(total / n, low, high), n, noise)
+    return with_sampling_noise(grouped_share(list(values), list(groups), seed=seed), n, noise)

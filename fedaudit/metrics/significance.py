@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.metrics import tilted_deals
 from fedaudit.metrics.tilted_deals import Urn, sum_scores
 
@@ -305,3 +306,22 @@ def clustered_share(
     totals = sums[picks].sum(axis=1)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
     return float(low), float(high)
+
+
+FEWEST_GROUPS = 6
+"""With fewer, all groups lie on one side of the mean in over 5 % of samples, and so does whatever
+is drawn from them."""
+
+
+def grouped_share(values: Sequence[float], groups: Sequence[str], *, seed: int) -> Estimate:
+    """Return a share with its 95 % interval: `clustered_share`, or Wilson's over groups.
+
+    It is Wilson's where there are too few groups to resample, or where all have the same share, so
+    that a bootstrap has no width. Raises ValueError if there are no values.
+    """
+    low, high = clustered_share(values, groups, seed=seed)
+    share, count = math.fsum(values) / len(values), len(set(groups))
+    if count < FEWEST_GROUPS or low == high:
+        over_groups = wilson(share * count, count)
+        low, high = over_groups.low, over_groups.high
+    return Estimate(share, low, high)

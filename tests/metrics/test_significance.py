@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom, norm
 
+from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.metrics import significance
 from fedaudit.metrics.significance import (
     Stratum,
@@ -16,6 +17,7 @@ from fedaudit.metrics.significance import (
     clustered_share,
     detectable,
     false_discovery_rates,
+    grouped_share,
     guess_rate,
     hits_needed,
     leak_needed,
@@ -287,6 +289,22 @@ def test_groups_are_drawn_together():
     assert clustered_share([1, 0, 1, 0], groups, seed=0) == (0.5, 0.5)
     with pytest.raises(ValueError, match="with a group"):
         clustered_share([], [], seed=0)
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 3), (5, 2), (9, 2)])
+def test_a_share_has_a_width_whatever_its_groups(count, size):
+    """One of three of a single group, and groups of which every other string is found."""
+    values = [1.0, *[0.0] * (size - 1)] * count
+    groups = [f"g{i // size}" for i in range(count * size)]
+    found = grouped_share(values, groups, seed=0)
+    over_groups = wilson(count / size, count)
+    assert found == Estimate(pytest.approx(1 / size), over_groups.low, over_groups.high)
+
+
+def test_enough_groups_are_resampled():
+    values, groups = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], list("abcdef")
+    low, high = clustered_share(values, groups, seed=0)
+    assert grouped_share(values, groups, seed=0) == Estimate(1 / 6, low, high)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1), st.randoms())

@@ -20,11 +20,10 @@ from fedaudit.api import (
     InputError,
     Measurement,
     Result,
-    wilson,
 )
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.roc import auc
-from fedaudit.metrics.significance import clustered_share
+from fedaudit.metrics.significance import grouped_share
 
 KIND = "source"
 
@@ -155,7 +154,7 @@ class SourceInference(Attack):
         """Return the share of records that are put down to the right client."""
         right = [float(record.guess == record.client) for record in records]
         return Measurement.mean(
-            _interval(right, [record.group for record in records], seed),
+            grouped_share(right, [record.group for record in records], seed=seed),
             len(right),
             kind=KIND,
             plugin=self.name,
@@ -182,18 +181,6 @@ class SourceInference(Attack):
                 f"{self.name}: {short:,} records were left out because they have fewer than "
                 f"{self.shortest} tokens."
             )
-
-
-def _interval(right: Sequence[float], groups: Sequence[str], seed: int) -> Estimate:
-    """Return the share of ones, with its interval over groups.
-
-    Where all values are equal a bootstrap has no width: the interval is then Wilson's over groups.
-    """
-    share = fsum(right) / len(right)
-    if share in (0, 1):
-        group_count = len(set(groups))
-        return wilson(int(share) * group_count, group_count)
-    return Estimate(share, *clustered_share(right, groups, seed=seed))
 
 
 def _exclusive(context: AttackContext) -> list[tuple[str, Document]]:

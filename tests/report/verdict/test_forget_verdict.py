@@ -55,7 +55,7 @@ OUT, LEFT = out(0, 0.0), residual(-0.05, 0.05)
         ([learnt("after", 0, 0.11), BEFORE, OUT, LEFT], "inconclusive", "up to 11 (11.0 %)"),
         ([learnt("after", 0, 0, others=99), BEFORE, OUT, LEFT], "inconclusive", "99 others are"),
         # What was never learnt, or never seen, is not known to be forgotten.
-        ([AFTER, learnt("before", 0.1, 0.3), OUT, LEFT], "inconclusive", "ranks could not have seen"),
+        ([AFTER, learnt("before", 0.1, 0.3), OUT, LEFT], "inconclusive", "ranks could not have"),
         ([AFTER, OUT, LEFT], "inconclusive", "shows none of 100 records"),
         (
             [AFTER, BEFORE, learnt("retrained", 0.3, 0.5, number=2), OUT, LEFT],
