@@ -472,10 +472,13 @@ class AuditSession:
             raise InputError(f"{folder} is a file; --out needs a folder.")
         path = folder / REPORT
         stopped = (folder / FILE).exists() and was_stopped(folder)
-        if path.exists() and not stopped and read(path)["run"]["id"] != self.fingerprint.run:
-            raise InputError(
-                f"{folder} holds another run's report; choose another --out or remove it."
-            )
+        if path.exists() and not stopped:
+            whose = "another run's" if read(path)["run"]["id"] != self.fingerprint.run else ""
+            if whose or self.shard:
+                raise InputError(
+                    f"{folder} holds {whose or 'a finished'} report; choose another --out or remove"
+                    " it."
+                )
         if (folder / "federation.json").exists():
             raise InputError(f"{folder} is a federation's folder; choose another --out.")
         copy = [self._copy] if self._copy else []

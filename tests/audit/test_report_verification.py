@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -252,6 +252,19 @@ def test_so_are_keyed_names_of_records_without_ids(here, key):
 def _written(here, row):
     (here / "own.jsonl").write_text(json.dumps(row) + "\n")
     return here / "own.jsonl"
+
+
+def test_masks_of_passages_are_counted_apart(here, key):
+    content = json.dumps(SPOKEN).encode() + b"\n"
+    (here / "own.jsonl").write_bytes(content)
+    data = [{"path": "own.jsonl", "sha256": sha(content), "records": 1, "annotation": None}]
+    passage = replace(leaks("and Bo", key=key)[0], id="p", label="DOCUMENT")
+    [line] = told(made(data=data, findings=[*leaks("Ann Lee", key=key), passage]), here)[4:]
+    more = "1 more, of passages, are not looked up"
+    assert line == f"same: masks 1 of 1 (of strings in these records; {more})"
+    [line] = told(made(data=data, findings=[passage]), here)[4:]
+    assert line.startswith("not checked: masks 0 of 0")
+    assert line.endswith(f"{more})")
 
 
 def test_no_key_is_made_to_check_masks(here, monkeypatch, tmp_path):

@@ -159,6 +159,12 @@ def test_another_runs_report_stays(here):
         AuditSession(extraction(seed=1), Path("out"))
 
 
+def test_no_shard_goes_into_the_folder_of_a_finished_audit(here):
+    AuditSession(extraction(), Path("out")).run()
+    with pytest.raises(InputError, match="out holds a finished report"):
+        AuditSession(extraction(), Path("out"), shard="1/2")
+
+
 @pytest.mark.parametrize("wish", [{"copy": Path("r.json")}, {"reveal": True}])
 def test_a_shard_has_no_report_to_copy(here, wish):
     with pytest.raises(UsageError, match="One shard has no report"):
