@@ -33,7 +33,7 @@ def count_spans(
         return count, False
     sample, _ = annotate(bare[:ANNOTATED_SAMPLE], detector, options.get(detector))
     mean = sum(len(d.pii or ()) for d in sample) / len(sample)
-    return count + round(mean * len(bare)), True
+    return count + round(mean * len(bare)), len(sample) < len(bare)
 
 
 def _counts(file: InputFile, request: AuditRequest, most: float = math.inf) -> Counts:

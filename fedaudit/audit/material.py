@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.clients import read_clients
 from fedaudit.audit.input_files import InputReader
@@ -79,9 +80,8 @@ def discover(
     victim_file = victim or (_other(files, attacker_file) if attacker_file else None)
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
-        missing = (
-            "" if path.exists() else f"There is no federation {path}.{suggest_neighbour(path)} "
-        )
+        is_base = adapter or target == nano.BASE or path.exists()
+        missing = "" if is_base else f"There is no federation {path}.{suggest_neighbour(path)} "
         raise UsageError(
             f"{missing}There are no documents to attack with: name your own with --prefixes, and "
             "with --victim those that must not come out."

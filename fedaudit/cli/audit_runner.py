@@ -83,6 +83,8 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
 def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
     """Print what an audit would ask, and the time that it would take on this machine."""
+    from fedaudit.api.cost import Cost
+    from fedaudit.api.errors import InputError
     from fedaudit.api.records import Target
     from fedaudit.audit import access
     from fedaudit.audit.cost import cost_of, documents_of, try_speed
@@ -93,6 +95,8 @@ def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
 
     inputs = resolve(request, reader or InputReader())
     audited, cost = inputs.audited, cost_of(inputs)
+    if cost == Cost():
+        raise InputError("There is nothing to ask: no personal data was found in the records.")
     models = "tuned model and its base" if audited.untuned else "model"
     print_lines(
         [

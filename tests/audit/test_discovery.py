@@ -1,5 +1,7 @@
 """What is at hand: a folder that is not there is named before what is asked for."""
 
+import shutil
+
 import pytest
 
 from fedaudit.api.errors import UsageError
@@ -15,3 +17,11 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     )
     with pytest.raises(UsageError, match=says):
         discover("federatoin", reader=InputReader())
+
+
+@pytest.mark.parametrize("words", [("fedaudit-nano",), ("some/base", "lora")])
+def test_a_base_is_no_federation_that_is_not_there(tmp_path, monkeypatch, adapter, words):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(adapter, "lora")
+    with pytest.raises(UsageError, match=r"^There are no documents to attack with"):
+        discover(*words, reader=InputReader())

@@ -45,6 +45,12 @@ def test_a_mistake_is_found_without_asking(here, run):
     assert not Path("log").exists()
 
 
+@pytest.mark.parametrize("words", [("extract", *FILES), ("infer", "--data", "own.jsonl")])
+def test_nothing_to_ask_is_refused_as_by_the_audit(words, here, run):
+    Path("own.jsonl").write_text('{"text": "  "}\n' * 3)
+    run.refused(3, *words, *MODEL, "--dry-run", says="There is nothing to ask")
+
+
 PROFILE = """
 name = "small"
 [scale.nano]

@@ -55,6 +55,14 @@ def test_records_without_telling_names_are_taken_in_order(run):
     ]
 
 
+def test_records_in_a_table_are_found(run):
+    for name in ("ours", "theirs"):
+        Path(f"{name}.jsonl").unlink()
+        Path(f"{name}.csv").write_text("text\nAnn Lee of York wrote.\n")
+    assert run("init").code == 0
+    assert (written()["prefixes"], written()["victim"]) == ("ours.csv", "theirs.csv")
+
+
 def test_what_is_typed_takes_precedence(run):
     run("init")
     Path("third.jsonl").write_text(LINE.replace("Ann", "Eve"))

@@ -121,7 +121,13 @@ def _model() -> dict[str, str]:
 
 def _records() -> dict[str, str]:
     """Return files of records by role: by their names, else the first two in alphabetical order."""
-    files = sorted(path for path in Path().glob("*.jsonl") if path.is_file())
+    from fedaudit.data import tables
+
+    files = sorted(
+        path
+        for path in Path().iterdir()
+        if path.is_file() and (path.suffix == ".jsonl" or tables.is_table(path))
+    )
     found = {
         role: str(path)
         for role, names in ROLES.items()
