@@ -200,7 +200,7 @@ def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _quoted(item: Any, text: str, ways: Sequence[_Positions], where: str) -> _Quoted:
-    """Return a span with its quotation: whatever its name, what the text says there in some way."""
+    """Return a span with its quotation, be it under a key of any name that the text confirms."""
     start, end, label, quote = _fields(item)
     if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
         raise InputError(f"{where}: a PII span needs 'start' and 'end' (numbers) and 'label'.")
@@ -236,8 +236,8 @@ def _positioned(
     whole = {tuple(reading) for reading in readings if all(_is_whole(text, s) for s in reading)}
     if len(whole) > 1:
         raise InputError(
-            f"{where}: the PII spans cut words, and fit whole ones in more than one other way of "
-            "counting; write offsets in characters."
+            f"{where}: the PII spans cut words, and more than one other way of counting gives "
+            "whole ones: write offsets in characters."
         )
     return list(whole.pop()) if whole else usual
 

@@ -41,14 +41,14 @@ LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
 
 EMPTY = "id"
-"""Counts the records without any text among the names of fields that are not read, of which an id
-is none."""
+"""The key under which records without any text are counted, beside the names of unread fields:
+the id is always read."""
 
 LONGEST_TEXT = 2**20
 """Characters of the longest text that a model is asked about: a tokenizer takes some 500 bytes for
 each of them."""
 MOST_NESTED = 200
-"""The most values of a record that lie in one another."""
+"""The deepest nesting of a record."""
 MAX_LISTED = 12
 """The most fields that are named as not read."""
 
@@ -235,7 +235,7 @@ def read_objects(
 
 
 def _check_depth(fields: Mapping[str, Any], where: str) -> None:
-    """Refuse what functions that call themselves for every inner value could not go through."""
+    """Refuse a record that recursive functions could not walk through."""
     level: list[Any] = [fields]
     for _ in range(MOST_NESTED):
         lists = (value.values() if isinstance(value, Mapping) else value for value in level)

@@ -68,7 +68,7 @@ class RecordContent:
         return join_pieces(self.pieces)
 
     def holds(self, span: PiiSpan) -> bool:
-        """Tell whether some of a span of the text is the record's own, not the template's."""
+        """Tell whether a span has a character of the record's own, not only of the template."""
         offset = 0
         for piece in self.pieces:
             end = offset + len(piece.text)

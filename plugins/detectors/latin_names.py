@@ -359,7 +359,7 @@ def _names(
 
 
 def _with_surnames(pieces: Sequence[_Piece], lists: NameLists) -> list[_Piece]:
-    """Return the words with titles that are somebody's surname as words: Dr Pan, Sir John Major."""
+    """Return the pieces with titles that are surnames here as words: Dr Pan, Sir John Major."""
     result = list(pieces)
     for i, piece in enumerate(pieces):
         if piece.kind != "title" or name_key(_root(piece)) not in lists.last:
