@@ -179,8 +179,10 @@ def _describe_held_out(
     path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, compared: bool
 ) -> tuple[str, ...]:
     asked = sum(bool(document.instruction) for document in remaining)
+    different = len({document.text for document in remaining})
+    twice = f" ({different:,} different texts)" if different < len(remaining) else ""
     use = (
-        f"{len(remaining):,} records of {path.name} were compared with"
+        f"{len(remaining):,} records of {path.name}{twice} were compared with"
         if compared
         else f"the requests of {asked:,} records of {path.name} could be asked"
     )

@@ -313,9 +313,13 @@ def _status_problem(status: int) -> str:
 def _connect(url: str, headers: Mapping[str, str]) -> "httpx.AsyncClient":
     import httpx
 
-    loopback = is_loopback(urlsplit(url).hostname or "")
+    parts = urlsplit(url)
+    loopback = is_loopback(parts.hostname or "")
+    plain = loopback and parts.scheme == "http"  # reading all certificates takes a while
     try:
-        return httpx.AsyncClient(timeout=None, headers=headers, trust_env=not loopback)
+        return httpx.AsyncClient(
+            timeout=None, headers=headers, trust_env=not loopback, verify=not plain
+        )
     except (ImportError, ValueError, OSError, httpx.InvalidURL):
         raise UsageError(
             "The proxy or the certificates that the environment names cannot be used."

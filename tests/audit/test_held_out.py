@@ -54,6 +54,23 @@ def test_trained_records_and_the_victims_groups_are_left_out(files, tmp_path):
     assert "1 were left out because they were trained on, 1 because" in told
 
 
+def test_texts_that_come_twice_are_told(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    file(named, document("y"), replace(document("y"), id="again"), document("z"))
+    asked = request(files, named, attacks=("membership",))
+    [told] = records.read_held_out(asked, NANO, FORM, files, reader=InputReader()).limits
+    assert "3 records of held.jsonl (2 different texts) were compared with" in told
+
+
+def test_requests_are_counted_and_not_records(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    asked = Document(id="y", text="y", instruction="What?", output="y", pii=())
+    file(named, asked, document("z"))
+    words = request(files, named, attacks=("benign",))
+    [told] = records.read_held_out(words, NANO, FORM, files, reader=InputReader()).limits
+    assert "the requests of 1 records of held.jsonl could be asked" in told
+
+
 def test_a_trained_record_that_is_written_otherwise_is_not_held_out(files, tmp_path):
     named = tmp_path / "held.jsonl"
     copy = Document(id="copy", text="The  Text of W\u00a0", pii=())
