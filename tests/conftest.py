@@ -158,15 +158,19 @@ def forked_workers(monkeypatch):
 @pytest.fixture(scope="session", autouse=True)
 def loaded_once():
     """Load the built-in base once, and give copies of it."""
+    from fedaudit import nano
     from fedaudit.engine.loading import loader
 
     load = loader.load_base
-    loaded = cache(load)
+
+    @cache
+    def loaded(_folder, **options):
+        return load("fedaudit-nano", **options)
 
     def load_base(name, **options):
-        return (
-            deepcopy(loaded(name, **options)) if name == "fedaudit-nano" else load(name, **options)
-        )
+        if name != "fedaudit-nano":
+            return load(name, **options)
+        return deepcopy(loaded(nano.folder(), **options))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "load_base", load_base)

@@ -113,7 +113,8 @@ class Variant:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attacks and of the ways of attribution, by name."""
     scale_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By scale, options over these: the paper's number of questions or texts, for example."""
+    """By scale, options over these: the paper's number of questions or texts, for example. Those
+    under the name `memorize` are over that table's."""
     contaminated: float = 0.0
     """The share of the records' cases that the base was trained on before the federation."""
     attribution: tuple[str, ...] = ()
@@ -323,8 +324,14 @@ class Profile:
 
     def variant_at(self, variant: Variant, scale: str) -> Variant:
         """Return a variant with the options that it has at `scale`."""
-        options = _nearest_first(variant.scale_options, self.scales(scale))
-        return replace(variant, options=merge_tables(variant.options, options), scale_options={})
+        options = dict(_nearest_first(variant.scale_options, self.scales(scale)))
+        memorize, own = variant.memorize, options.pop("memorize", {})
+        return replace(
+            variant,
+            options=merge_tables(variant.options, options),
+            memorize=None if memorize is None else merge_tables(memorize, own),
+            scale_options={},
+        )
 
     def runs_at(self, variant: Variant, scale: str) -> bool:
         """Tell whether a variant is run at `scale`."""

@@ -57,6 +57,18 @@ def test_every_variant_measures_and_trains_what_its_name_says(variant):
     assert paper.rounds == (int(way.split()[0]) if "round" in way else 3)
 
 
+def test_prefixes_are_short_where_tokens_are_long():
+    small = {
+        one.name: PROFILE.variant_at(one, "small").memorize["prefix_length"]
+        for one in study_variants(PROFILE, "small", quick=False)
+    }
+    assert {name: length for name, length in small.items() if length != 10} == {
+        f"{task}, prefix 50": 50 for task in TASKS
+    }
+    nano = next(one for one in NANO if one.name == "summary")
+    assert PROFILE.variant_at(nano, "nano").memorize == {}
+
+
 def test_other_models_are_for_the_papers_scale():
     others = [one for one in PROFILE.study if "base" in one.scale.get("paper", {})]
     assert {one.only for one in others} == {"paper"}
