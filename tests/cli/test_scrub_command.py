@@ -207,7 +207,7 @@ def test_what_is_still_there_with_other_white_space_is_told(run):
 SPELT = {
     "case": "ANN LEE",
     "width": "Ａｎｎ　Ｌｅｅ",
-    "zero-width": "An\u200bn L\u2060ee",
+    "zero-width": "an\u200bn l\u2060ee",  # small, or the detector finds it
     "zero-width space": "Ann\u200bLee",
     "look-alikes": "Аnn Lее",
     "all of it": "АΝΝ\u00ad ＬЕЕ",
