@@ -43,8 +43,9 @@ SHORTEST_ENDING = 6
 """A surname of fewer letters says nothing by its ending."""
 NEAR = 100
 """How many letters before and behind words are looked at."""
-WRAPPED = 50
-"""From this length on the end of a line may be that of a page, and the sentence goes on."""
+WRAPPED, LEAST_MORE = 50, 10
+"""From this length on the end of a line may be that of a page, and the sentence goes on, if the
+next line has so many letters behind its first word."""
 
 _UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
 _HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
@@ -64,15 +65,15 @@ _PIECE = re.compile(
     re.V1,
 )
 _ANY_PIECE = rf"(?>{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
-_BEGINS = r"(?<![\w--_]|@|\w['’\-_]|[\p{L}_]\.)"
+_BEGINS = r"(?<![\w--_]|[\w.]@|\w['’\-_]|[\p{L}_]\.)"
 """Where a name may begin: not within a word, an address or a file's name, but in 'quotes' and
-_emphasis_, and behind the number or the dash of a list's item."""
+_emphasis_, behind the number or the dash of a list's item, and as a @mention."""
 _RUN = re.compile(
     rf"{_BEGINS}{_ANY_PIECE}(?:(?:{_SPACE}|(?<=\.)){_ANY_PIECE})*(?![[\w--_]@]|_\w)", re.V1
 )
 _BORDER = re.compile(r"\n|\r|\t|\||;|<[^<>]{0,200}>|[ \u00a0]{2,}|\\[nrt]")
 _WRAP = re.compile(
-    rf"(?<=[^\s.!?:;,]{_SPACE}?)\n(?=(?P<next>{_UPPER}{_LETTER}+)(?![^\n:]{{0,30}}:\s)[^\n]{{10}})",
+    rf"(?<=[^\s!?:;,]{_SPACE}?)\n(?=(?P<next>{_UPPER}{_LETTER}+)(?![^\n:]{{0,30}}:\s)(?P<more>[^\n]*))",
     re.V1,
 )
 _POSSESSIVE = re.compile(r"['’]s?$")
@@ -190,6 +191,7 @@ class _Cells:
                 start = border.end()
                 if border.group()[0] in "\n\r" or border.group().lower() in ("</tr>", "<tr>"):
                     lines.append([])
+        self.bounds = self.bounds or [(0, len(self.text))]  # all of it is in a bracket, say
         self._starts = [start for start, _ in self.bounds]
         self._label(lines)
 
@@ -326,7 +328,11 @@ def _join_wrapped(text: str) -> str:
         start, key = text.rfind("\n", 0, match.start()) + 1, name_key(match["next"])
         means = key in lists.common or key in FUNCTION_WORDS or _COMMON_ENDING.search(key)
         is_name = key in lists.first or key in lists.last or not means
-        return " " if is_name and match.start() - start >= WRAPPED else "\n"
+        line = text[start : match.start()].rstrip()
+        goes_on = len(line) >= WRAPPED and line[-1] != "." and len(match["more"]) >= LEAST_MORE
+        titled = _BEHIND_TITLE.search(text, start, match.start())
+        is_name = is_name and not _CLOSING.match(text, match.end())
+        return " " if is_name and (goes_on or titled) else "\n"
 
     joined: str = _WRAP.sub(space, text)
     return joined
@@ -474,11 +480,17 @@ def _neighbour(pieces: Sequence[_Piece]) -> _Piece | None:
 
 def _name_like(given: _Piece, family: _Piece, lists: NameLists) -> bool:
     """Tell whether two words, one of which means something else too, are a name together."""
-    if given.key not in lists.first or given.key in FUNCTION_WORDS:
+    if not _is_given(given, lists) or given.key in FUNCTION_WORDS:
         return False
     surname = family.key in lists.last or _ENDING.search(family.key) is not None
     both = _is_common(given, lists) and family.key in PLACE_WORDS - {"hill", "lane", "park"}
     return surname and not both
+
+
+def _is_given(piece: _Piece, lists: NameLists) -> bool:
+    """Tell whether a word is a listed first name, or several with hyphens."""
+    parts = (name_key(part) for part in piece.bare.split("-"))
+    return piece.key in lists.first or lists.first.issuperset(parts)
 
 
 def _is_shouted_name(
@@ -555,8 +567,7 @@ def _score_words(
 ) -> float:
     """Return how sure several words are a name by what they are."""
     initials = words[0].kind == "initials"
-    parts = [name_key(part) for part in words[0].bare.split("-")]
-    if not initials and (words[0].key in lists.first or lists.first.issuperset(parts)):
+    if not initials and _is_given(words[0], lists):
         return LISTED
     if _PLACE.search(context.before):
         return ENDING if _has_ending(words[-1].key) and not initials else 0.0

@@ -45,6 +45,11 @@ def test_names_are_found(text, names):
         ),
         ("1.Helga Grell\n-Milan Odum\n_Anna Odum_", ["Helga Grell", "Milan Odum", "Anna Odum"]),
         ("helga.Grell@x.org, www.Helga.Grell.org, my_Helga Grell.txt, d'Helga", []),
+        ("@Helga Grell, see <Milan Odum>", ["Helga Grell", "Milan Odum"]),
+        ("<Milan Odum>", ["Milan Odum"]),
+        ("Mary-Kate McDonald left.", ["Mary-Kate McDonald"]),
+        ("Dear Mr\nGrell\nand Dr.\nOdum, hello", ["Grell", "Odum"]),
+        ("Present: Dr\nKind regards", []),
     ],
 )
 def test_marks_around_a_name_are_no_part_of_a_word(text, names):
