@@ -6,13 +6,13 @@
     python benchmarks/study_tables.py REPORT docs/fed-pii.md --small   the study on a real model
     python benchmarks/study_tables.py --judge-again     what is kept, by today's rule of claims
 
-A page may have six places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
+A page may have five places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
 trade-offs, between `<!-- curves -->` and `<!-- end of curves -->` for the same numbers by copies,
 with those of --beside, a report of another base, between `<!-- claims -->` and
 `<!-- end of claims -->` for the claims, between `<!-- other seeds -->` and
-`<!-- end of other seeds -->` for those that come out differently in a report of other seeds,
-between `<!-- small -->` and `<!-- end of small -->` for those of both bases, and between
-`<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours. What
+`<!-- end of other seeds -->` for those that come out differently in a report of other seeds, and
+between `<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours, of a
+real model too where --small gave a report. What
 they need of the reports is kept beside the page, in docs/studies/; what other seeds came to stays
 there until --again says otherwise, and is compared for the claims that both have. A test makes the
 tables anew from what is kept and compares.
@@ -34,7 +34,6 @@ TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
 CURVES = "<!-- curves -->\n", "<!-- end of curves -->"
 FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
-SMALL = "<!-- small -->\n", "<!-- end of small -->"
 OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
 CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures", "lock")
@@ -95,8 +94,6 @@ def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
         page = _with_block(page, CLAIMS, "\n".join(_claim_lines(kept)))
     if OTHER_SEEDS[0] in page:
         page = _with_block(page, OTHER_SEEDS, "\n".join(_other_seeds_lines(kept)))
-    if SMALL[0] in page:
-        page = _with_block(page, SMALL, "\n".join(_small_lines(kept)))
     if FIGURES[0] in page:
         page = _with_block(page, FIGURES, "\n".join(_figure_lines(kept)))
     return page
@@ -229,34 +226,6 @@ def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
             *(f"{HOLDS[one['holds']]}: {escape(one['detail'] or '-')}" for one in (claim, again)),
         )
         yield f"| {' | '.join(cells)} |"
-
-
-def _small_lines(kept: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the claims that were measured on both bases, those that come out differently first."""
-    small = kept["small"]
-    on_small = {claim["id"]: claim for claim in small["claims"] if _is_measured(claim)}
-    pairs = [
-        (claim, on_small[claim["id"]])
-        for claim in kept["claims"]
-        if _is_measured(claim) and claim["id"] in on_small
-    ]
-    pairs.sort(key=lambda pair: pair[0]["holds"] == pair[1]["holds"])
-    same = sum(nano["holds"] == other["holds"] for nano, other in pairs)
-    config = small["run"]["config"]
-    count = Counter(other["holds"] for _, other in pairs)
-    seeds = config.get("seeds") or [config["seed"]]
-    yield (
-        f"`{_command(config)} --seeds {len(seeds)} --seed {seeds[0]}` "
-        f"({small['run']['started'][:10]}): of {len(pairs)} claims {count[True]} hold, "
-        f"{count[False]} fail and {count[None]} are open; {same} come out as on "
-        f"{BASES[kept['run']['config']['scale']]}, and the others are first in the table."
-    )
-    yield ""
-    yield f"| claim | {BASES['nano']} | {BASES['small']} |"
-    yield "| --- | --- | --- |"
-    for pair in pairs:
-        cells = (f"{HOLDS[one['holds']]}: {escape(one['detail'] or '-')}" for one in pair)
-        yield f"| {' | '.join((escape(pair[0]['statement']), *cells))} |"
 
 
 def _is_measured(claim: Mapping[str, Any]) -> bool:

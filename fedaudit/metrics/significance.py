@@ -317,7 +317,7 @@ def grouped_share(values: Sequence[float], groups: Sequence[str], *, seed: int) 
     """Return a share with its 95 % interval: `clustered_share`, or Wilson's over groups.
 
     It is Wilson's where there are too few groups to resample, or where all have the same share, so
-    that a bootstrap has no width. Raises ValueError if there are no values.
+    that a bootstrap has no width. Raises ValueError for empty `values`.
     """
     low, high = clustered_share(values, groups, seed=seed)
     share, count = math.fsum(values) / len(values), len(set(groups))

@@ -140,33 +140,18 @@ def test_curves_stand_beside_those_of_another_base():
     assert shorter == [*page.splitlines()[:-2], page.splitlines()[-1]]
 
 
-def test_claims_of_both_bases_stand_side_by_side_those_that_differ_first():
+def test_figures_of_a_real_model_stand_beside_those_of_the_built_in_one():
     kept = made["kept_report"](report(seeds=[1]))
-    small = report(scale="small", quick=True, seeds=[4, 5])
-    small["claims"][1] |= {"holds": True, "detail": "3 > 2"}
-    small["claims"][2]["detail"] = "not measured in this run"
+    small = report(scale="small", seeds=[4, 5])
     small["run"]["config"]["figures"] = [
         {**figure, "ours": ours}
         for figure, ours in zip(small["run"]["config"]["figures"], (None, 2.5), strict=True)
     ]
     kept["small"] = made["kept_report"](small)
-    page = "<!-- small -->\n<!-- end of small -->\n<!-- figures -->\n<!-- end of figures -->\n"
-    written = made["page_with_table"](page, kept)
-    assert written.splitlines() == [
-        "<!-- small -->",
-        "`fedaudit reproduce toy --scale small --quick --seeds 2 --seed 4` (2026-01-02): of 2 "
-        "claims 2 hold, 0 fail and 0 are open; 1 come out as on fedaudit-nano, and the others are "
-        "first in the table.",
-        "",
-        "| claim | fedaudit-nano | SmolLM2-135M |",
-        "| --- | --- | --- |",
-        "| y | **fails**: 1 &gt; 2 | holds: 3 &gt; 2 |",
-        "| x &gt; y &#124; z | holds: 2 &gt; 1 | holds: 2 &gt; 1 |",
-        "<!-- end of small -->",
-        "<!-- figures -->",
+    written = made["page_with_table"]("<!-- figures -->\n<!-- end of figures -->\n", kept)
+    assert written.splitlines()[1:-1] == [
         "| | the paper | fedaudit-nano | SmolLM2-135M | source |",
         "| --- | --: | --: | --: | --- |",
         "| loss | 0.5 | 0.25 | - | t. 1 |",
         "| never run | 1.5 | - | 2.5 | t. 2 |",
-        "<!-- end of figures -->",
     ]
