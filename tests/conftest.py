@@ -79,6 +79,7 @@ def pytest_collection_finish():
     """Take the tests themselves out of garbage collection: going through them takes seconds."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # hypothesis has a callback at each collection
     gc.enable()
 
 
@@ -136,11 +137,16 @@ def few_federations(monkeypatch):
 
 @pytest.fixture
 def few_controls(monkeypatch):
-    """Score a twentieth of the usual control strings, which take most of a small audit's time."""
-    from fedaudit.extraction import prefix_attack
+    """Score few of the control strings, of the victim's and of those that any model knows.
+
+    They take most of a small audit's time.
+    """
+    from fedaudit.extraction import learned, positive_controls, prefix_attack
 
     monkeypatch.setattr(prefix_attack, "CONTROLS", 100)
     monkeypatch.setattr(prefix_attack, "EXACT_CONTROLS", 100)
+    monkeypatch.setattr(learned, "MAX_TARGETS", 8)
+    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 8)
 
 
 @pytest.fixture(autouse=True)

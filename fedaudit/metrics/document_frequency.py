@@ -22,7 +22,7 @@ SIZES = (8, 4, 3, 2, 1)
 CHUNK = 2_000_000
 """About how many characters are searched at once."""
 
-_FACTOR, _BITS = np.uint64(0x9E3779B97F4A7C15), 22
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def document_frequency(
@@ -77,13 +77,15 @@ class _Pieces:
         self.size = size
         self.keys = np.array(sorted(strings_by_hash), dtype=np.uint64)
         self.strings = [strings_by_hash[int(key)] for key in self.keys]
-        self.table = np.zeros(1 << _BITS, dtype=bool)
-        self.table[self.keys >> np.uint64(64 - _BITS)] = True
+        bits = min(22, 6 + len(self.keys).bit_length())
+        self.shift = np.uint64(64 - bits)
+        self.table = np.zeros(1 << bits, dtype=bool)
+        self.table[self.keys >> self.shift] = True
 
     def candidates(self, codes: Codes, document_ends: Codes) -> Iterator[tuple[int, str]]:
         """Yield (document, string) once for each pair that may match."""
         hashes = _hashes(codes, self.size)
-        positions = np.flatnonzero(self.table[hashes >> np.uint64(64 - _BITS)])
+        positions = np.flatnonzero(self.table[hashes >> self.shift])
         keys = np.searchsorted(self.keys, hashes[positions])
         sure = (keys < len(self.keys)) & (self.keys[keys % len(self.keys)] == hashes[positions])
         numbers = np.searchsorted(document_ends, positions[sure], side="right")

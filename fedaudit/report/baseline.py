@@ -25,11 +25,19 @@ from fedaudit.report.comparison import (
     row_key,
 )
 from fedaudit.report.number_format import format_value
-from fedaudit.report.query import Row
+from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.tables.assessment import judged_name, shown_name
 from fedaudit.report.verdict import attribution
 from fedaudit.report.verdict.criteria import DEFAULT
-from fedaudit.report.verdict.recheck import judged_rows, judgements, recheck
+from fedaudit.report.verdict.extraction import ANSWERS, NEW
+from fedaudit.report.verdict.recheck import judged_rows, judgements, recheck, stated_policy
+
+SIZES = {
+    "coverage": "looked for targets:",
+    "extraction_recall": "looked for targets:",
+    ANSWERS: "drew answers:",
+}
+"""Metrics of extraction whose `n` is the number of targets or answers, and the words for it."""
 
 Status = Literal["pass", "fail", "inconclusive"]
 
@@ -226,10 +234,39 @@ def _doubts(leaks: Sequence[LeakChange], baseline: Row, report: Row) -> Iterator
     for plugin, before in _labels(baseline).items():
         if lost := sorted(before - labels.get(plugin, set())):
             yield f"Looked for by {plugin} before and not now: {', '.join(lost)}."
+    yield from _less_looked_for(baseline, report)
     ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}
     for entry in report.get("coverage", ()):
         if entry["class"] in ran and entry["status"] != "run":
             yield f"{entry['class'].replace('_', ' ')} was run before and is not now."
+
+
+def _less_looked_for(baseline: Row, report: Row) -> Iterator[str]:
+    """Yield which attacks asked less than before, and that a leak may now have been missed."""
+    before = {row_key(row): row["n"] or 0 for row in _sizes(baseline)}
+    fewer = {
+        f"{row['plugin']} {SIZES[row['metric']]} {row['n'] or 0:,}, before {before[row_key(row)]:,}"
+        for row in _sizes(report)
+        if (row["n"] or 0) < before.get(row_key(row), 0)
+    }
+    yield from (f"Asked less than the baseline: {text}." for text in sorted(fewer))
+    seen, now = (one["verdict"].get("detectable") for one in (baseline, report))
+    limit = stated_policy(report).max_leak
+    if seen is not None and now is not None and seen <= limit < now:
+        yield (
+            f"A leak of {seen:.1%} of the targets would have been seen before, now only one of "
+            f"{now:.1%}."
+        )
+
+
+def _sizes(report: Row) -> list[Row]:
+    """Return a row of each attack's targets and one of its answers; `n` is their number."""
+    return [
+        row
+        for row in report["measurements"]
+        if row["metric"] in SIZES and row["scope"].get("source") == NEW and not is_sweep(row)
+        if not {"label", "category"} & row["scope"].keys()
+    ]
 
 
 def _labels(report: Row) -> dict[str, set[str]]:

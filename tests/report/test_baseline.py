@@ -166,6 +166,34 @@ def test_a_kind_that_is_not_looked_for_any_more_cannot_be_told():
     assert compare_with_baseline(narrow, every).status == "pass"
 
 
+@pytest.mark.parametrize("targets", [900, 899])
+@pytest.mark.parametrize("answers", [60, 59])
+def test_an_audit_that_asked_less_cannot_be_told(targets, answers):
+    def asked(targets, answers):
+        drawn = [coverage(30, answers, source="tuned-not-base", set="all")]
+        return report(300, n=targets, more=[replace(row, metric="efficiency") for row in drawn])
+
+    found = compare_with_baseline(asked(900, 60), asked(targets, answers))
+    expected = [
+        *["Asked less than the baseline: contextual drew answers: 59, before 60."] * (answers < 60),
+        *["Asked less than the baseline: contextual looked for targets: 899, before 900."]
+        * (targets < 900),
+    ]
+    assert found.reasons == (expected or found.reasons)
+    assert found.status == ("inconclusive" if expected else "pass")
+    assert compare_with_baseline(asked(targets, answers), asked(900, 60)).status == "pass"
+
+
+def test_a_leak_that_could_now_go_unseen_leaves_the_gate_open():
+    known = {"source": "known", "set": "all"}
+    sharp, blunt = (report(0, more=[coverage(hits, 60, **known)]) for hits in (60, 4))
+    assert sharp["verdict"]["detectable"] <= 0.1 < blunt["verdict"]["detectable"]
+    found = compare_with_baseline(sharp, blunt)
+    assert found.status == "inconclusive"
+    assert any("of the targets would have been seen before, now" in r for r in found.reasons)
+    assert compare_with_baseline(blunt, sharp).status == "pass"
+
+
 def test_a_laxer_policy_is_not_how_a_release_gets_better():
     """Under a level of 1e-9 no number would be worse, and no leak of half the targets fails."""
     before, lax = report(100), Policy(name="lax", level=1e-9)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers.initialization import no_init_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 USUAL_THETAS = (1e4, 5e5, 1e6)
 WITHOUT_EFFECT = (
     *("_token_id", "_size", "_dim", "_dropout", "dropout", "_version", "_path", "_range", "_cache"),
-    *("dtype", "model_type", "max_position_embeddings", "tie_word_embeddings", "_pdrop", "_tp"),
+    *(
+        "dtype",
+        "model_type",
+        "architectures",
+        "max_position_embeddings",
+        "tie_word_embeddings",
+        "_pdrop",
+        "_tp",
+    ),
 )
 """Suffixes of keys that change no prediction, or that weights and tokenizer fix."""
 COUNTS = ("num_", "n_", "is_", "output_", "return_", "pretraining_")
@@ -77,7 +86,7 @@ def _changed(config: Any, key: str, value: Any) -> Any:
 def _build(
     model: "PreTrainedModel", config: Any, weights: dict[str, torch.Tensor]
 ) -> "PreTrainedModel":
-    with _empty_parameters():
+    with _empty_parameters(), no_init_weights():
         other: Any = type(model)(config)
     other.load_state_dict(weights, strict=False, assign=True)
     other.tie_weights()

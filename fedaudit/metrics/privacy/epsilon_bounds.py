@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import binom, norm
+from scipy.special import bdtrc, log_ndtr, ndtr, ndtri
 
 HIGHEST = 60.0
 """The highest bound that is reported; e^60 is beyond any number of canaries."""
@@ -60,10 +60,10 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     _check(epsilon, delta)
     r, v = guesses.guessed, guesses.correct
     q = 1 / (1 + math.exp(-epsilon))
-    p = float(binom.sf(v - 1, r, q))
+    p = float(bdtrc(v - 1, r, q))
     if delta and v:
         steps = np.arange(1, v + 1)
-        alpha = float(np.max((binom.sf(v - steps - 1, r, q) - p) / steps))
+        alpha = float(np.max((bdtrc(v - steps - 1, r, q) - p) / steps))
         p += 2 * guesses.canaries * delta * alpha
     return min(1.0, p)
 
@@ -92,7 +92,7 @@ def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> f
     for i in range(v - 1, -1, -1):
         if right_mass >= 1:
             break
-        grown = max(wrong_mass, float(norm.cdf(norm.ppf(right_mass) - mu)))
+        grown = max(wrong_mass, float(ndtr(ndtri(right_mass) - mu)))
         if grown == wrong_mass:
             break
         right_mass, wrong_mass = min(1.0, right_mass + i / (r - i) * (grown - wrong_mass)), grown
@@ -120,8 +120,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ValueError("0 is not a delta of a Gaussian mechanism.")
 
     def excess(mu: float) -> float:
-        first = norm.cdf(mu / 2 - epsilon / mu)
-        return float(first - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)) - delta)
+        first = ndtr(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)) - delta)
 
     # No epsilon has a larger delta at mu than 0 has, mu / sqrt(2 pi) at most: mu exceeds delta.
     return float(brentq(excess, min(1e-9, delta), 200.0, xtol=1e-14))

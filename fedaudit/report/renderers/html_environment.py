@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,9 @@ def render_page(name: str, content: Mapping[str, Any]) -> str:
     )
 
 
+@cache
 def html_environment() -> "Environment":
-    """Return a Jinja environment that escapes all texts and refuses undefined names."""
+    """Return the Jinja environment, which escapes all texts and refuses undefined names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -132,8 +132,8 @@ class KindEvidence:
         name = f"{self.label or 'targets'} ({self.n:,})"
         if self.is_learned(level):
             return f"{name}: the model has learned such strings (p = {self.learned_p:.1g})"
-        if not self.known and not self.known_scored:
-            return f"{name}: no positive control"
+        if not self.known:
+            return f"{name}: no positive control" + (" to draw" if self.known_scored else "")
         if not self.controls:
             return f"{name}: no control string"
         return f"{name}: {self.known_hits:,} of {self.known:,} positive controls came out"
@@ -267,13 +267,14 @@ class Leak:
             self.detectable_share(level, policy.power),
         )
         sure = f"would have been seen (with {as_percent(policy.power)} probability)."
-        if share > policy.max_leak:
-            return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
         reach = self.reach(level, policy)
+        worse = bool(self.kinds) and reach.share > share and not self._beside_held_out(level)
+        if share > policy.max_leak and not worse:
+            return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
         if reach.share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._out_of_reach(reach, sure)}"
         share = max(share, reach.share)
-        if doubt := self._doubt(level, policy):
+        if doubt := self._doubt(level, policy) or self._learned(reach.level):
             return "inconclusive", f"{summary}{doubt}"
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
@@ -306,6 +307,23 @@ class Leak:
             return f"; {one} of high severity, which chance hardly gives."
         return ""
 
+    def _learned(self, level: float) -> str:
+        """Return which kinds the model has learned though hardly any came out, or nothing.
+
+        Whoever chooses the questions and the positive controls chooses what comes out of them, but
+        not what the model has learned of the victim.
+        """
+        learned = [kind for kind in self.kinds if kind.is_learned(level)]
+        if not learned:
+            return ""
+        kinds = ", ".join(
+            f"{kind.label or 'targets'} (p = {kind.learned_p:.1g})" for kind in learned
+        )
+        return (
+            f", but the model has learned the victim's {kinds}, which other questions may draw: "
+            "ask with more prompts, or with records that are more like the victim's."
+        )
+
     def _out_of_reach(self, reach: Reach, sure: str) -> str:
         """Return which kinds of targets the attack cannot see, and what would help."""
         if not any(kind.known or kind.known_scored for kind in self.kinds):
@@ -328,7 +346,7 @@ class Leak:
 
     def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
         """Return why no leak, or only one of a larger `share` than allowed, would be detected."""
-        if self.held_out and self._explained_by_held_out(level):
+        if self.held_out and self._beside_held_out(level):
             given = f"so did {count_hits(self.held_out):,} of {self.held_out.n or 0:,}"
             return f"{given} held-out records, which nobody trained on."
         if share < 1:
@@ -341,8 +359,10 @@ class Leak:
         many = "1 answer is" if self.answers == 1 else f"{self.answers:,} answers are"
         return f"{many} too few to see any leak."
 
-    def _explained_by_held_out(self, level: float) -> bool:
+    def _beside_held_out(self, level: float) -> bool:
         """Tell whether the hits would show a leak if there were no held-out records."""
+        if self.held_out is None:
+            return False
         needed = replace(self, held_out=None).hits_needed(level)
         return needed is not None and count_hits(self.row) >= needed
 

@@ -62,7 +62,8 @@ def costs(
     tensors = adapters.read(adapter).values()
     lora = json.dumps(adapters.check(adapter), sort_keys=True)
     longest = max((len(s) for job in trainings for s in job.sequences), default=0)
-    width = max(2, min(PROBE, longest // 4))
+    # A power of 2, so that few widths are counted in a process.
+    width = min(PROBE, 1 << max(1, (longest // 4).bit_length() - 1))
     sha256 = trainer.plain_base(base, device, dtype).sha256
     forms: dict[bool, FlopsFormula | None] = {}
     try:

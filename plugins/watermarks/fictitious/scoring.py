@@ -54,10 +54,9 @@ def fisher(scores: Sequence[float]) -> tuple[float, float]:
     exp(-x) sum_{j<k} x^j / j! at x = X / 2. All of it is in logarithms, so z never overflows
     (Fisher, 1932). The p value is no less than the smallest normal float.
     """
-    from scipy.special import logsumexp, ndtri_exp, xlogy
-    from scipy.stats import norm
+    from scipy.special import log_ndtr, logsumexp, ndtri_exp, xlogy
 
-    x = -math.fsum(float(norm.logsf(score)) for score in scores)
+    x = -math.fsum(float(log_ndtr(-score)) for score in scores)
     terms = [float(xlogy(j, x)) - math.lgamma(j + 1) for j in range(len(scores))]
     log_p = min(float(logsumexp(terms)) - x, CERTAIN)
     return -float(ndtri_exp(log_p)), max(math.exp(log_p), sys.float_info.min)

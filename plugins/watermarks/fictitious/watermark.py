@@ -316,7 +316,7 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
     where nothing is found; `hits` are texts with the name and a value, and `chance` is the
     probability that a draw has any, no less than the share of hits that is expected.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     named = _group_by_name(entity, texts)
     beside = named.get(entity.name, [])
@@ -325,7 +325,7 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
     law = _law(entity, named, seed, options)
     p_value = sum(law[count + 1 :]) + law[count] / 2
     return Score(
-        z=-float(norm.ppf(min(p_value, 1 + CERTAIN))),
+        z=-float(ndtri(min(p_value, 1 + CERTAIN))),
         p_value=max(p_value, sys.float_info.min),
         n=len(texts),
         hits=hits,

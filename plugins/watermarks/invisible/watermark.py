@@ -169,7 +169,7 @@ class Invisible(Watermark):
         Texts by an author who never saw the mark are fixed before it is drawn, so each is at one of
         their W different places of its length with a probability of W / 64^length at most.
         """
-        from scipy.stats import norm
+        from scipy.special import ndtri
 
         length = _number(secret, "length")
         places: set[str] = set()
@@ -181,7 +181,7 @@ class Invisible(Watermark):
         found = sum(part in places for part in pair)
         p_value = max((1.0, 2 * chance, chance**2)[found], sys.float_info.min)
         return Score(
-            z=max(0.0, -float(norm.ppf(min(p_value, 0.5)))),
+            z=max(0.0, -float(ndtri(min(p_value, 0.5)))),
             p_value=min(1.0, p_value),
             n=len(texts),
             hits=sum(any(part in text for part in pair) for text in texts),
@@ -243,10 +243,10 @@ def hits_law(counts: Sequence[Counter[str]]) -> "np.ndarray":
 def _normal_scores(law: "np.ndarray") -> "np.ndarray":
     """Return the normal score of the mid-p of each number of hits, from 0 on."""
     import numpy as np
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     mid_p = np.cumsum(law[::-1])[::-1] - law / 2
-    return np.asarray(norm.isf(np.clip(mid_p, sys.float_info.min, 1.0 - 1e-16)))
+    return -np.asarray(ndtri(np.clip(mid_p, sys.float_info.min, 1.0 - 1e-16)))
 
 
 def _counterfactuals(secret: Mapping[str, Any], count: int) -> list[str]:

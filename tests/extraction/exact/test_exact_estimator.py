@@ -208,7 +208,7 @@ def test_the_verdict_goes_by_it():
     told = verdict(none.measurements, none.findings)
     assert told["status"] == "inconclusive"
     assert "0 of 26 targets" in told["reasons"][0]
-    assert "only a leak of" in told["reasons"][0]
+    assert "no positive control" in told["reasons"][0]
     equal = attack(sweeps=False).run(case(lambda _, prompt, s: 0.9 * (s in all_), victim=victim))
     assert row(equal, "coverage", "tuned-not-base").value < 0.2
     some = attack(sweeps=False).run(

@@ -122,6 +122,26 @@ def test_what_the_model_has_learned_bars_a_pass_although_nothing_came_out():
     assert unclear["status"] == "inconclusive"
 
 
+@pytest.mark.parametrize(("p", "status"), [(0.051, "pass"), (0.049, "inconclusive")])
+def test_what_the_model_has_learned_bars_a_pass_although_every_positive_control_came_out(p, status):
+    """The questions and the positive controls may be chosen to come out, or not to."""
+    found = judged(counted(), kind("PERSON", 300, learned=(p, 1.2, 3.0)))
+    assert found["status"] == status
+    told = "the model has learned the victim's PERSON (p = 0.05)" in found["reasons"][0]
+    assert told == (status == "inconclusive")
+    # Two kinds share the level.
+    both = judged(counted(), kind("PERSON", 150, learned=(p, 1.2, 3.0)), kind("PLACE", 150))
+    assert both["status"] == "pass"
+
+
+def test_the_worse_of_both_reasons_is_said_where_no_leak_could_be_seen():
+    """Three targets of ten would show, of a kind whose positive controls never come out: none."""
+    found = judged(counted(n=10), kind("PERSON", 10, known=(0, 60)))
+    assert found["detectable"] == 1
+    assert "would have been seen" not in found["reasons"][0]
+    assert "0 of 60 positive controls came out" in found["reasons"][0]
+
+
 def test_between_pass_and_fail_lies_what_is_unlikely_by_itself():
     """p = 0.004 is not proof among ten tests, and no pass either."""
     known = [coverage(60, 60, source="known", **AT)]
