@@ -4,7 +4,7 @@
 
 Each string is given by a Poisson number of answers, whose mean follows a law; half of the strings
 of a group share one. A row has the share of audits whose interval holds the coverage of a second
-run of the same strings, with the sampling noise and for the cluster bootstrap alone, and the mean
+run of the same strings, with the sampling noise and for the groups alone, and the mean
 widths.
 """
 
@@ -41,7 +41,7 @@ def holds(law: Draw, n: int, seed: int) -> tuple[bool, bool, float, float]:
     names = [f"g{group}" for group in groups]
     found, share = [float(c > 0) for c in first], float((second > 0).mean())
     noise = counts.variance("tuned", strings)
-    new, old = (share_estimate(found, names, seed, variance) for variance in (noise, 0.0))
+    new, old = (share_estimate(found, names, variance) for variance in (noise, 0.0))
     told = [one.low - 1e-9 <= share <= one.high + 1e-9 for one in (new, old)]
     return told[0], told[1], new.high - new.low, old.high - old.low
 

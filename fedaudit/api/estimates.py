@@ -16,7 +16,7 @@ class Estimate:
     high: float
 
 
-def wilson(hits: float, n: int, z: float = Z_95) -> Estimate:
+def wilson(hits: float, n: float, z: float = Z_95) -> Estimate:
     """Return hits/n with its score interval (Wilson 1927), which is sound at 0 and at n.
 
     Raises ValueError unless 0 <= hits <= n and n > 0: a rate of nothing is not a rate.

@@ -379,9 +379,7 @@ def _coverage(
     noise: float,
 ) -> Measurement:
     values = [value(string) for string in strings]
-    estimate = share_estimate(
-        values, [groups.get(string, "") for string in strings], evidence.seed, noise
-    )
+    estimate = share_estimate(values, [groups.get(string, "") for string in strings], noise)
     return Measurement.mean(
         estimate,
         len(values),
@@ -394,7 +392,7 @@ def _coverage(
 
 
 def share_estimate(
-    values: Collection[float], groups: Collection[str], seed: int, noise: float = 0.0
+    values: Collection[float], groups: Collection[str], noise: float = 0.0
 ) -> Estimate:
     """Return a share with its interval, clustered by groups if every string has one.
 
@@ -407,4 +405,4 @@ def share_estimate(
         return wilson(total, n)
     if not all(groups) or total == n:
         return with_sampling_noise(wilson(total, n), n, noise)
-    return with_sampling_noise(grouped_share(list(values), list(groups), seed=seed), n, noise)
+    return with_sampling_noise(grouped_share(list(values), list(groups)), n, noise)

@@ -386,7 +386,6 @@ class PrefixAttack(Attack):
             counterfactual=estimate(counterfactual_hits.counts, target_set.labels),
             base=estimate(extraction.base.counts, target_set.labels) if extraction.base else None,
             control={s: float(extraction.tuned.counts[s] > 0) for s in target_set.controls},
-            seed=context.seed,
         )
         return counterfactual.with_counterfactual(result, chances)
 

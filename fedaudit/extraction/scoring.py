@@ -18,9 +18,6 @@ from fedaudit.metrics.budget_sweep import BudgetCurve
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.metrics.intervals import Estimate
 
-SEED = 0
-"""Seed of the bootstrap over groups, for intervals."""
-
 
 class HitCounter:
     """Counts how many answers of one model begin with each string, and how early it is found."""
@@ -236,7 +233,7 @@ def _estimates(
     """
     strings = sorted(pool)
     values = [float(string in found) for string in strings]
-    coverage = share_estimate(values, [groups.get(string, "") for string in strings], SEED, noise)
+    coverage = share_estimate(values, [groups.get(string, "") for string in strings], noise)
     per_query = len(strings) / queries
     efficiency = Estimate(
         sum(values) / queries, coverage.low * per_query, coverage.high * per_query

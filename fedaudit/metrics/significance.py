@@ -308,20 +308,31 @@ def clustered_share(
     return float(low), float(high)
 
 
-FEWEST_GROUPS = 6
-"""With fewer, all groups lie on one side of the mean in over 5 % of samples, and so does whatever
-is drawn from them."""
+def grouped_share(values: Sequence[float], groups: Sequence[str]) -> Estimate:
+    """Return the mean of `values` from 0 to 1 with its 95 % interval, for whole groups drawn.
 
-
-def grouped_share(values: Sequence[float], groups: Sequence[str], *, seed: int) -> Estimate:
-    """Return a share with its 95 % interval: `clustered_share`, or Wilson's over groups.
-
-    It is Wilson's where there are too few groups to resample, or where all have the same share, so
-    that a bootstrap has no width. Raises ValueError for empty `values`.
+    It is Wilson's interval of as many independent values as have the variance of this mean, the
+    linearised one of a ratio over groups, but no less than that of ungrouped values; with the
+    quantile of t for one degree of freedom less than there are groups (Korn and Graubard 1998,
+    Survey Methodology 24:193; Dean and Pagano 2015, 3:484). Where all groups have one share, which
+    says nothing of how alike they are, each counts as one value. The order does not matter. Raises
+    ValueError if there are no values.
     """
-    low, high = clustered_share(values, groups, seed=seed)
-    share, count = math.fsum(values) / len(values), len(set(groups))
-    if count < FEWEST_GROUPS or low == high:
+    from scipy.special import stdtrit
+
+    if not values or len(values) != len(groups):
+        raise ValueError("A share needs values, each with a group.")
+    n, share = len(values), math.fsum(values) / len(values)
+    sums: dict[str, list[float]] = {}
+    for value, group in zip(values, groups, strict=True):
+        sums.setdefault(group, []).append(value - share)
+    count = len(sums)
+    excess = [math.fsum(rest) for rest in sums.values()]
+    between = math.fsum(e * e for e in excess) / n**2 * count / max(1, count - 1)
+    if max(map(abs, excess)) < 1e-9 * n:
         over_groups = wilson(share * count, count)
-        low, high = over_groups.low, over_groups.high
-    return Estimate(share, low, high)
+        return Estimate(share, over_groups.low, over_groups.high)
+    variance = max(between, math.fsum((value - share) ** 2 for value in values) / n**2)
+    independent = share * (1 - share) / variance
+    found = wilson(share * independent, independent, float(stdtrit(count - 1, 0.975)))
+    return Estimate(share, found.low, found.high)

@@ -1,13 +1,13 @@
 """Tests of leaks: values worked out by hand, and what no order or name may change."""
 
 from itertools import combinations
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, hypergeom, norm
+from scipy.stats import binom, hypergeom, norm, t
 
 from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.metrics import significance
@@ -296,15 +296,60 @@ def test_a_share_has_a_width_whatever_its_groups(count, size):
     """One of three of a single group, and groups of which every other string is found."""
     values = [1.0, *[0.0] * (size - 1)] * count
     groups = [f"g{i // size}" for i in range(count * size)]
-    found = grouped_share(values, groups, seed=0)
     over_groups = wilson(count / size, count)
-    assert found == Estimate(pytest.approx(1 / size), over_groups.low, over_groups.high)
+    assert grouped_share(values, groups) == Estimate(
+        pytest.approx(1 / size), over_groups.low, over_groups.high
+    )
 
 
-def test_enough_groups_are_resampled():
-    values, groups = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], list("abcdef")
-    low, high = clustered_share(values, groups, seed=0)
-    assert grouped_share(values, groups, seed=0) == Estimate(1 / 6, low, high)
+def test_a_share_of_groups_by_hand():
+    # Groups of 2, 2 and 4 with 2, 0 and 1: the share is 3/8. Less 3/8 a string they have 2 - 3/4,
+    # -3/4 and 1 - 3/2, so the variance is 3/2 (25 + 9 + 4) / 16 / 64 = 57/1024, that of
+    # 15/64 / (57/1024) = 80/19 strings; ungrouped ones would have less, 15/64 / 8. With two degrees
+    # of freedom, t = 4.302653.
+    values, groups = [1, 1, 0, 0, 1, 0, 0, 0], list("aabbcccc")
+    found, n, z = grouped_share(values, groups), 80 / 19, 4.302653
+    half = z / (1 + z * z / n) * sqrt(15 / 64 / n + z * z / (4 * n * n))
+    middle = (3 / 8 + z * z / (2 * n)) / (1 + z * z / n)
+    assert found == Estimate(
+        3 / 8, pytest.approx(middle - half, abs=1e-6), pytest.approx(middle + half, abs=1e-6)
+    )
+    # Groups that are more alike than chance makes them are worth no more than single strings.
+    alike = [1, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 0]
+    assert grouped_share(alike, list("aabbccddeeff")).low == pytest.approx(
+        wilson(7, 12, t.ppf(0.975, 5)).low
+    )
+
+
+@pytest.mark.parametrize("within", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("count", "share"), [(4, 0.5), (6, 0.3), (12, 0.3), (25, 0.1)])
+def test_a_share_of_groups_covers_the_truth(count, share, within):
+    """At least 90 % of the time, of four strings a group; `within` is what each group shares."""
+    rng, held, told = np.random.default_rng([count, int(10 * within)]), 0, 0
+    while told < 400:
+        own = rng.random((count, 4)) < share
+        same = rng.random((count, 1)) < share
+        values = np.where(rng.random((count, 1)) < within, same, own)
+        if not 0 < values.mean() < 1:
+            continue
+        found = grouped_share(values.ravel().tolist(), [f"{i // 4}" for i in range(4 * count)])
+        told, held = told + 1, held + (found.low <= share <= found.high)
+    assert held >= 0.9 * told
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from("abcde")), min_size=1),
+    st.randoms(),
+)
+def test_a_share_of_groups_has_its_mirror_image_and_no_order(pairs, rng):
+    values, groups = [v for v, _ in pairs], [g for _, g in pairs]
+    found = grouped_share(values, groups)
+    assert 0 <= found.low <= found.value + 1e-9 <= found.high + 2e-9 <= 1 + 2e-9
+    turned = grouped_share([1 - v for v in values], groups)
+    assert (1 - turned.high, 1 - turned.low) == pytest.approx((found.low, found.high), abs=1e-6)
+    rng.shuffle(pairs)
+    again = grouped_share([v for v, _ in pairs], [{"a": "z"}.get(g, g) for _, g in pairs])
+    assert again == Estimate(*map(pytest.approx, (found.value, found.low, found.high)))
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1), st.randoms())

@@ -262,7 +262,6 @@ def _compare_walks(
         base=string_chances(exact.base, strings, n) if exact.base else None,
         control=result.control,
         sampled=False,
-        seed=context.seed,
     )
     return counterfactual.with_counterfactual(result, chances)
 

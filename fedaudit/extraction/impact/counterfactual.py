@@ -38,7 +38,6 @@ class StringChances:
     control: Mapping[str, float] = field(default_factory=dict)
     """By the tuned model, for strings that no member has."""
     sampled: bool = True
-    seed: int = 0
 
     def memorization(self, string: str) -> Estimate:
         """Return a string's chance with the client minus its chance without it."""
@@ -96,7 +95,7 @@ def _rows(
         means["base"] = _mean(audit, audit.base, strings)
     if audit.control:
         values = [value for _, value in sorted(audit.control.items())]
-        means["control"] = share_estimate(values, [""] * len(values), audit.seed)
+        means["control"] = share_estimate(values, [""] * len(values))
     for source, mean in means.items():
         n = len(audit.control) if source == "control" else len(strings)
         yield _row(audit, "mean_chance", mean, n, {**scope, "source": source})
@@ -149,7 +148,7 @@ def _mean(audit: StringChances, chances: Chances, strings: Sequence[str]) -> Est
     """Return the mean chance, with an interval for other strings of the same kind."""
     values = [min(1.0, max(0.0, chances.get(string, NONE).value)) for string in strings]
     groups = [audit.target_set.groups.get(string, "") for string in strings]
-    return share_estimate(values, groups, audit.seed)
+    return share_estimate(values, groups)
 
 
 def _row(

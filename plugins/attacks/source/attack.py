@@ -116,12 +116,12 @@ class SourceInference(Attack):
     def _rows(self, context: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
         counts = Counter(record.client for record in read)
         shape: dict[str, object] = {"clients": len(context.clients)}
-        yield self._share(read, shape, max(counts.values()) / len(read), context.seed)
+        yield self._share(read, shape, max(counts.values()) / len(read))
         for client in sorted(counts):
             client_records = [record for record in read if record.client == client]
             other_records = [record for record in read if record.client != client]
             scope = {**shape, "client": client, "others": len(other_records)}
-            yield self._share(client_records, scope, 1 / len(context.clients), context.seed)
+            yield self._share(client_records, scope, 1 / len(context.clients))
             area = auc(
                 *([r.score(client) for r in side] for side in (client_records, other_records))
             )
@@ -149,12 +149,11 @@ class SourceInference(Attack):
         records: Sequence[RecordLosses],
         scope: Mapping[str, object],
         chance: float,
-        seed: int,
     ) -> Measurement:
         """Return the share of records that are put down to the right client."""
         right = [float(record.guess == record.client) for record in records]
         return Measurement.mean(
-            grouped_share(right, [record.group for record in records], seed=seed),
+            grouped_share(right, [record.group for record in records]),
             len(right),
             kind=KIND,
             plugin=self.name,

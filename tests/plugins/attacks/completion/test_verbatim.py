@@ -318,7 +318,7 @@ def test_verdict_of_a_model_that_knows_its_documents():
     nothing = attack().run(case(FakeEngine(lambda *_: ""), [], victim=documents))
     told = verdict(nothing.measurements, ())
     assert told["status"] == "inconclusive"
-    assert "only a leak of" in told["reasons"][0]
+    assert "no positive control" in told["reasons"][0]
     # Its own documents are nobody else's: the same numbers are then not judged.
     own = attack().run(case(FakeEngine(answer), documents))
     assert rows(own)["coverage", "tuned-not-base", ""].hits == 40
