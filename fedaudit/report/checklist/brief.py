@@ -18,7 +18,7 @@ from fedaudit.report.checklist.attackers import (
 )
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
-from fedaudit.report.number_format import format_rate, number
+from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variants_of
 from fedaudit.report.text.searched_kinds import Unsearched, unsearched
@@ -123,7 +123,7 @@ def _how_many(report: Row) -> Iterator[str]:
             if worst["plugin"] in {m["plugin"] for m in failed} or not worst["value"]
             else BY_CHANCE
         )
-        yield f"{number(worst['value'])} of {worst['n']:,} people are exposed{doubt}."
+        yield f"{_of_n(worst, worst['value'])} people are exposed{doubt}."
     else:
         yield "People were not counted, because no record says whose it is (group)."
     totals = headline_totals(report)
@@ -133,9 +133,14 @@ def _how_many(report: Row) -> Iterator[str]:
         rows = [row for row in rows if row["metric"] in COUNTS]
         if rows:
             worst = max(rows, key=lambda row: (is_one_of(row, failed), row["value"]))
-            count = format_rate(worst).partition(",")[0]
+            count = worst["value"] * worst["n"] if worst["hits"] is None else worst["hits"]
             doubt = "" if is_one_of(worst, failed) or not worst["value"] else BY_CHANCE
-            yield f"{count} {words}{doubt}."
+            yield f"{_of_n(worst, count)} {words}{doubt}."
+
+
+def _of_n(row: Row, count: float) -> str:
+    """Return how many of n, for a sentence's start; what was computed has no hits to count."""
+    return f"{'An expected ' if row['hits'] is None else ''}{number(count)} of {row['n']:,}"
 
 
 def is_one_of(row: Row, measurements: Sequence[Row]) -> bool:
@@ -151,18 +156,22 @@ def measurements_judged(report: Row, status: str) -> list[Row]:
 
 
 def _which_kinds(report: Row) -> Iterator[str]:
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, float]] = {}
     for finding in leaks.came_out(report):
-        found.setdefault(kind_name(finding["label"]), set()).add(leaks.identity(finding))
+        strings = found.setdefault(kind_name(finding["label"]), {})
+        name = leaks.identity(finding)
+        strings[name] = max(strings.get(name, 0.0), leaks.probability(finding))
     if not found:
         yield "None that chance does not explain."
         return
     special = {name: leaks.special(name) for name in found}
-    names = sorted(found, key=lambda name: (not special[name], -len(found[name]), name))
-    texts = [
-        f"{name} {len(found[name]):,}{f' ({special[name]})' if special[name] else ''}"
-        for name in names
-    ]
+    total = {name: sum(strings.values()) for name, strings in found.items()}
+    names = sorted(found, key=lambda name: (not special[name], -total[name], name))
+    texts = []
+    for name in names:
+        expected = "expected" if any(p < 1 for p in found[name].values()) else ""
+        remark = ", ".join(filter(None, (expected, special[name])))
+        texts.append(f"{name} {number(total[name])}{f' ({remark})' if remark else ''}")
     yield f"{_list(texts)}."
     if not any(special.values()):
         yield "None of the special kinds of GDPR 9, 10 and 87 is among them."

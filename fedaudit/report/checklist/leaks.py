@@ -49,6 +49,9 @@ WORST_COUNTS = (
     " recognised among others, it did not come out. Not verified: it may not be a leak. Kinds that"
     " are in the records and of which nothing was found are not listed."
 )
+COMPUTED = (
+    "A string whose probability was computed counts as one here, however small the probability."
+)
 
 
 def attackers(report: Row) -> Table:
@@ -127,7 +130,7 @@ def severity(report: Row) -> Table:
         columns=columns,
         rows=tuple(lines),
         numeric=frozenset(columns[3:7]),
-        notes=(WORST_COUNTS,),
+        notes=(WORST_COUNTS, *([COMPUTED] if any(map(is_computed, report["findings"])) else [])),
     )
     return shorten(table, MOST_KINDS)
 
@@ -221,6 +224,21 @@ def _stands(report: Row, finding: Row) -> bool:
 def attack_of(finding: Row) -> str:
     """Return the attack that found something."""
     return str(finding["measurement"]).partition(" ")[0]
+
+
+def probability(finding: Row) -> float:
+    """Return how likely a finding's string comes out, and not of the base; 1 if it was seen."""
+    if not is_computed(finding):
+        return 1.0
+    evidence = finding["evidence"]
+    of_base = evidence.get("probability_of_base")
+    missed = 1.0 - of_base if isinstance(of_base, int | float) else 1.0
+    return float(evidence["probability"] * missed)
+
+
+def is_computed(finding: Row) -> bool:
+    """Tell whether a string was not seen: the exact estimator computed its probability."""
+    return isinstance(finding["evidence"].get("probability"), int | float)
 
 
 def identity(finding: Row) -> str:

@@ -1,5 +1,6 @@
 """What an officer reads first claims no more than the judgements, and names parties, not paths."""
 
+from dataclasses import replace
 from datetime import date
 
 import attributed_report
@@ -7,7 +8,9 @@ import gated_report
 import pytest
 from example_report import coverage, example, extraction
 
-from fedaudit.api.records import Finding
+from fedaudit.api.kind import Judgement
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.brief import brief, byline, kind_name
 from fedaudit.report.checklist.validity import ReportOwner
 
@@ -21,6 +24,13 @@ def finding(label="PERSON", attack="contextual", **evidence):
         id=f"{label}-{evidence}", severity="high", label=label,
         measurement=f"{attack} coverage", evidence=evidence,
     )  # fmt: skip
+
+
+def failed(*rows, **sections):
+    """Return a report whose judgements fail these rows."""
+    judgements = [Judgement("fail", "It leaks.", "leak", row, "nothing").table() for row in rows]
+    verdict = {"status": "fail", "reasons": ["It leaks."], "judgements": judgements}
+    return example(verdict=verdict, **sections).to_json()
 
 
 FEW = [
@@ -51,6 +61,38 @@ def test_what_chance_explains_is_said_to_be_so():
     assert told["Which kinds of data"] == "None that chance does not explain."
     assert told["Who could do it"] == "Not settled for contextual."
     assert "notify" not in told["What to do now"]
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "told"), [(1800, 5200, "1,800 of 5,200"), (0, 1100, "0 of 1,100")]
+)
+def test_numbers_above_a_thousand_are_whole(hits, n, told):
+    rows = [coverage(hits, n, source="tuned-not-base", set="all")]
+    report = example(verdict=None, measurements=rows).to_json()
+    assert f"{told} strings of personal data came out" in facts(report)["How many people"]
+
+
+def test_what_was_computed_is_expected_and_not_counted():
+    """By hand: 0.25 of 20 strings are 5; 0.5 * (1 - 0.1) + 0.25 names are 0.7."""
+    exact = {"source": "tuned-not-base", "set": "all", "estimator": "exact"}
+    share = replace(coverage(5, 20, **exact), hits=None)
+    people = Measurement(
+        kind="persons", plugin="contextual", metric="persons", value=2.5, n=4,
+        scope={"source": "tuned", "estimator": "exact"},
+    )  # fmt: skip
+    found = [
+        finding(hmac="a", probability=0.5, probability_of_base=0.1),
+        finding(hmac="b", probability=0.25, probability_of_base=None),
+        finding("DISEASE", hmac="c"),
+    ]
+    report = failed(share, measurements=[share, people], findings=found)
+    told = facts(report)
+    assert "An expected 5 of 20 strings of personal data came out." in told["How many people"]
+    assert told["How many people"].startswith("An expected 2.5 of 4 people are exposed.")
+    assert "Name 0.7 (expected)" in told["Which kinds of data"]
+    assert ", expected" not in told["Which kinds of data"]
+    assert leaks.COMPUTED in leaks.severity(report).notes
+    assert leaks.COMPUTED not in leaks.severity(example().to_json()).notes
 
 
 def test_special_kinds_come_first_and_each_string_counts_once():
