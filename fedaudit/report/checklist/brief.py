@@ -156,25 +156,42 @@ def measurements_judged(report: Row, status: str) -> list[Row]:
 
 
 def _which_kinds(report: Row) -> Iterator[str]:
+    found = leaks.came_out(report)
+    if found:
+        yield f"{_list(_count_kinds(found))}."
+        yield from _protected(found)
+    else:
+        yield "None that chance does not explain."
+    if recognised := [f for f in leaks.told_apart(report) if leaks.special(f["label"])]:
+        yield f"Recognised among other data, without coming out: {_list(_count_kinds(recognised))}."
+
+
+def _count_kinds(findings: Sequence[Row]) -> list[str]:
+    """Return how many strings of each kind there are, those of special kinds first."""
     found: dict[str, dict[str, float]] = {}
-    for finding in leaks.came_out(report):
+    for finding in findings:
         strings = found.setdefault(kind_name(finding["label"]), {})
         name = leaks.identity(finding)
         strings[name] = max(strings.get(name, 0.0), leaks.probability(finding))
-    if not found:
-        yield "None that chance does not explain."
-        return
-    special = {name: leaks.special(name) for name in found}
     total = {name: sum(strings.values()) for name, strings in found.items()}
-    names = sorted(found, key=lambda name: (not special[name], -total[name], name))
     texts = []
-    for name in names:
+    for name in sorted(found, key=lambda name: (not leaks.special(name), -total[name], name)):
         expected = "expected" if any(p < 1 for p in found[name].values()) else ""
-        remark = ", ".join(filter(None, (expected, special[name])))
+        remark = ", ".join(filter(None, (expected, leaks.special(name))))
         texts.append(f"{name} {number(total[name])}{f' ({remark})' if remark else ''}")
-    yield f"{_list(texts)}."
-    if not any(special.values()):
-        yield "None of the special kinds of GDPR 9, 10 and 87 is among them."
+    return texts
+
+
+def _protected(found: Sequence[Row]) -> Iterator[str]:
+    """Yield whether what came out is of a special kind, as far as that was looked at."""
+    strings = [f for f in found if f["label"] not in leaks.PASSAGES]
+    is_special = any(leaks.special(f["label"]) for f in strings)
+    has_passages = len(strings) < len(found)
+    if strings and not is_special:
+        where = "the strings" if has_passages else "them"
+        yield f"None of the special kinds of GDPR 9, 10 and 87 is among {where}."
+    if has_passages:
+        yield "Passages were not searched for the special kinds of GDPR 9, 10 and 87."
 
 
 def kind_name(label: str) -> str:

@@ -1,6 +1,6 @@
 """Whose data came out, of which kinds, how grave, how likely, and at what cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -32,6 +32,8 @@ SPECIAL = {
     "Art. 87": "national number (Art. 87)",
 }
 """First words of the clauses that give a kind of data special protection."""
+NOT_SEARCHED = "not searched"
+"""The protection of passages: which kinds of data are in one, a report does not say."""
 CAME_OUT, TOLD_APART = "came out", "told apart"
 ROLES = {"victim": ("victim", "data"), "attacker": ("prefixes", "attacker")}
 """The options that name the records of a party, by its role."""
@@ -49,6 +51,7 @@ WORST_COUNTS = (
     " recognised among others, it did not come out. Not verified: it may not be a leak. Kinds that"
     " are in the records and of which nothing was found are not listed."
 )
+NO_KINDS = "Passages were not searched for kinds of data."
 COMPUTED = (
     "A string whose probability was computed counts as one here, however small the probability."
 )
@@ -123,16 +126,25 @@ def severity(report: Row) -> Table:
     A label is counted as its kind in the taxonomy; labels outside it keep their names.
     """
     lines = [_line(*key, findings) for key, findings in _kinds(report).items()]
-    lines.sort(key=lambda line: (line[2] == NONE, *(-_count(cell) for cell in line[3:7]), line[:2]))
+    lines.sort(
+        key=lambda line: (not special(line[0]), *(-_count(cell) for cell in line[3:7]), line[:2])
+    )
     columns = ("kind", "how", "GDPR", "high", "medium", "low", "not verified", "by")
     table = Table(
         title="Severity by kind, of what was found",
         columns=columns,
         rows=tuple(lines),
         numeric=frozenset(columns[3:7]),
-        notes=(WORST_COUNTS, *([COMPUTED] if any(map(is_computed, report["findings"])) else [])),
+        notes=(WORST_COUNTS, *_severity_notes(report["findings"])),
     )
     return shorten(table, MOST_KINDS)
+
+
+def _severity_notes(findings: Sequence[Row]) -> Iterator[str]:
+    if any(finding["label"] in PASSAGES for finding in findings):
+        yield NO_KINDS
+    if any(map(is_computed, findings)):
+        yield COMPUTED
 
 
 def _kinds(report: Row) -> dict[tuple[str, str], list[Row]]:
@@ -164,7 +176,8 @@ def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
     counts = (sum(level == index for level in worst.values()) for index in range(len(SEVERITIES)))
     plugins = sorted(set(map(attack_of, findings)))
     cells = (f"{n:,}" if n else NONE for n in counts)
-    return (name, mode, special(name) or NONE, *cells, ", ".join(plugins))
+    protection = NOT_SEARCHED if name in PASSAGES else special(name) or NONE
+    return (name, mode, protection, *cells, ", ".join(plugins))
 
 
 def _count(cell: str) -> int:
@@ -192,23 +205,34 @@ def came_out(report: Row) -> list[Row]:
     A passage with a p value is tested by itself. Others, and strings, are tested together: all
     count where their attack fails, and none elsewhere.
     """
-    failed = {
-        str((j["measurement"] or {}).get("plugin"))
-        for j in judgements(report)
-        if j["status"] == "fail"
-    }
-    pairs = zip(report["findings"], disclosure_modes(report), strict=True)
-    found = (f for f, mode in pairs if mode == CAME_OUT and f["severity"] != "unverified")
-    found = (f for f in found if f["label"] not in NOT_PERSONAL)
+    failed = _failed_attacks(report)
     return [
         f
-        for f in found
-        if (
-            _stands(report, f)
-            if f["label"] in PASSAGES and "p_value" in f["evidence"]
-            else attack_of(f) in failed
-        )
+        for f in _disclosed(report, CAME_OUT)
+        if (_stands(report, f) if _is_tested_alone(f) else attack_of(f) in failed)
     ]
+
+
+def told_apart(report: Row) -> list[Row]:
+    """Return the findings of data that an attack which fails recognised among other data."""
+    failed = _failed_attacks(report)
+    return [f for f in _disclosed(report, TOLD_APART) if attack_of(f) in failed]
+
+
+def _disclosed(report: Row, how: str) -> list[Row]:
+    """Return the findings of personal data that came out, or that were told apart."""
+    pairs = zip(report["findings"], disclosure_modes(report), strict=True)
+    found = (f for f, mode in pairs if mode == how and f["severity"] != "unverified")
+    return [f for f in found if f["label"] not in NOT_PERSONAL]
+
+
+def _failed_attacks(report: Row) -> set[str]:
+    failed = (j["measurement"] or {} for j in judgements(report) if j["status"] == "fail")
+    return {str(measurement.get("plugin")) for measurement in failed}
+
+
+def _is_tested_alone(finding: Row) -> bool:
+    return finding["label"] in PASSAGES and "p_value" in finding["evidence"]
 
 
 def verified(report: Row) -> list[Row]:

@@ -101,10 +101,14 @@ def _of_defence(report: Row) -> str:
 
 def _came_out(report: Row) -> str:
     findings = leaks.verified(report)
-    kinds = sorted({f["label"] for f in findings})
-    grave = sorted({leaks.special(f["label"]) for f in findings} - {""})
-    text = f"{len(findings):,} findings of the kinds {', '.join(kinds)} are verified"
-    return f"{text}; with a protection of their own: {', '.join(grave) or 'none of them'}."
+    labels = {f["label"] for f in findings}
+    grave = sorted({leaks.special(label) for label in labels} - {""})
+    text = f"{len(findings):,} findings of the kinds {', '.join(sorted(labels))} are verified"
+    passages = labels & {*leaks.PASSAGES}
+    if grave or labels - passages:
+        strings = "none of the strings" if passages else "none of them"
+        text += f"; with a protection of their own: {', '.join(grave) or strings}"
+    return f"{text}; passages were not searched for such kinds." if passages else f"{text}."
 
 
 def _reasons(selected: list[Row]) -> str:

@@ -12,6 +12,7 @@ from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.brief import brief, byline, kind_name
+from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import ReportOwner
 
 
@@ -102,6 +103,62 @@ def test_special_kinds_come_first_and_each_string_counts_once():
     ]  # fmt: skip
     told = facts(example(findings=found).to_json())["Which kinds of data"]
     assert told.index("Art. 9") < told.index("Name 2")
+
+
+INFERRED = replace(
+    coverage(5, 9, plugin="ranking", source="tuned"),
+    kind="probability", metric="inference_accuracy",
+)  # fmt: skip
+NOT_SEARCHED = "Passages were not searched for the special kinds of GDPR 9, 10 and 87."
+
+
+def leaking(attack, found, rows=()):
+    report = example(verdict=None, measurements=[*extraction(attack), *rows], findings=found)
+    return report.to_json()
+
+
+def passage(p_value, attack="verbatim"):
+    return finding("DOCUMENT", attack, hmac=f"passage {p_value}", p_value=p_value)
+
+
+def test_a_passage_may_hold_special_kinds_which_no_one_looked_for():
+    report = leaking("verbatim", [passage(1e-6)])
+    assert facts(report)["Which kinds of data"] == f"whole passages 1. {NOT_SEARCHED}"
+    basis = " ".join(measure.basis for measure in measures(report))
+    assert "passages were not searched for such kinds" in basis
+    assert "none of" not in basis
+    assert [line[2] for line in leaks.severity(report).rows] == ["not searched"]
+    assert leaks.NO_KINDS in leaks.severity(report).notes
+
+
+def test_what_is_said_of_strings_is_not_said_of_the_passages_beside_them():
+    found = [passage(1e-6), finding(hmac="a", p_value=1e-6)]
+    report = leaking("verbatim", found, extraction())
+    told = facts(report)["Which kinds of data"]
+    none = "None of the special kinds of GDPR 9, 10 and 87 is among the strings."
+    assert told.endswith(f"{none} {NOT_SEARCHED}")
+    basis = " ".join(measure.basis for measure in measures(report))
+    assert "with a protection of their own: none of the strings; passages were not" in basis
+    without = leaking("contextual", found[1:])
+    assert facts(without)["Which kinds of data"].endswith(" is among them.")
+    assert leaks.NO_KINDS not in leaks.severity(without).notes
+
+
+def test_special_kinds_that_were_recognised_are_named():
+    found = [
+        replace(finding("ID_CARD", hmac="b"), measurement="ranking inference_accuracy"),
+        replace(finding("PERSON", hmac="c"), measurement="ranking inference_accuracy"),
+    ]
+    report = failed(INFERRED, measurements=[INFERRED], findings=found)
+    told = facts(report)["Which kinds of data"]
+    assert told.endswith(
+        "Recognised among other data, without coming out: "
+        "Identity Card Number 1 (national number (Art. 87))."
+    )
+    assert (
+        "Recognised"
+        not in facts(failed(measurements=[INFERRED], findings=found))["Which kinds of data"]
+    )
 
 
 @pytest.mark.parametrize("titles", [{}, {"c1": "St Mary's Hospital"}])
