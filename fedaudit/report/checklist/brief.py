@@ -156,12 +156,14 @@ def measurements_judged(report: Row, status: str) -> list[Row]:
 
 
 def _which_kinds(report: Row) -> Iterator[str]:
-    found = leaks.came_out(report)
+    found, doubtful = leaks.came_out(report), leaks.doubtful_passages(report)
     if found:
         yield f"{_list(_count_kinds(found))}."
-        yield from _protected(found)
-    else:
+    if doubtful:
+        yield from _counted(found, doubtful)
+    elif not found:
         yield "None that chance does not explain."
+    yield from _protected([*found, *doubtful])
     if recognised := [f for f in leaks.told_apart(report) if leaks.special(f["label"])]:
         yield f"Recognised among other data, without coming out: {_list(_count_kinds(recognised))}."
 
@@ -180,6 +182,16 @@ def _count_kinds(findings: Sequence[Row]) -> list[str]:
         remark = ", ".join(filter(None, (expected, leaks.special(name))))
         texts.append(f"{name} {number(total[name])}{f' ({remark})' if remark else ''}")
     return texts
+
+
+def _counted(found: Sequence[Row], doubtful: Sequence[Row]) -> Iterator[str]:
+    """Yield why fewer passages are listed than were repeated, and strings are not."""
+    count = len(set(map(leaks.identity, doubtful)))
+    passages = [f for f in found if f["label"] in leaks.PASSAGES]
+    more = f"{count:,}{' more' if passages else ''} {'passage' if count == 1 else 'passages'}"
+    yield f"{more} came out, which chance may explain one by one, though not all together."
+    if len(passages) < len(found):
+        yield "Strings count all together, whatever their severity, where their attack is proven."
 
 
 def _protected(found: Sequence[Row]) -> Iterator[str]:

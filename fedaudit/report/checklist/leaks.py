@@ -213,6 +213,13 @@ def came_out(report: Row) -> list[Row]:
     ]
 
 
+def doubtful_passages(report: Row) -> list[Row]:
+    """Return the passages of attacks that fail which chance may explain, each taken alone."""
+    failed = _failed_attacks(report)
+    alone = (f for f in _disclosed(report, CAME_OUT) if _is_tested_alone(f))
+    return [f for f in alone if attack_of(f) in failed and not _stands(report, f)]
+
+
 def told_apart(report: Row) -> list[Row]:
     """Return the findings of data that an attack which fails recognised among other data."""
     failed = _failed_attacks(report)

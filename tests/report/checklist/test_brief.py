@@ -131,6 +131,27 @@ def test_a_passage_may_hold_special_kinds_which_no_one_looked_for():
     assert leaks.NO_KINDS in leaks.severity(report).notes
 
 
+TOGETHER = "came out, which chance may explain one by one, though not all together."
+
+
+def test_passages_that_are_not_listed_are_counted():
+    strings = "Strings count all together, whatever their severity, where their attack is proven."
+    found = [passage(1e-6), passage(0.5), passage(0.6)]
+    told = facts(leaking("verbatim", found))["Which kinds of data"]
+    assert told == f"whole passages 1. 2 more passages {TOGETHER} {NOT_SEARCHED}"
+    told = facts(leaking("verbatim", found[:2]))["Which kinds of data"]
+    assert f" 1 more passage {TOGETHER}" in told
+    told = facts(leaking("verbatim", found[1:]))["Which kinds of data"]
+    assert told == f"2 passages {TOGETHER} {NOT_SEARCHED}"
+    both = [*found, finding(hmac="a")]
+    assert strings in facts(leaking("verbatim", both, extraction()))["Which kinds of data"]
+    told = facts(leaking("verbatim", [found[0], both[-1]], extraction()))["Which kinds of data"]
+    assert strings not in told
+    assert TOGETHER not in told
+    unproven = example(verdict=None, measurements=FEW, findings=found).to_json()
+    assert TOGETHER not in facts(unproven)["Which kinds of data"]
+
+
 def test_what_is_said_of_strings_is_not_said_of_the_passages_beside_them():
     found = [passage(1e-6), finding(hmac="a", p_value=1e-6)]
     report = leaking("verbatim", found, extraction())
