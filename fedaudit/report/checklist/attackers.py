@@ -61,6 +61,8 @@ MADE_FROM = {
 }
 """The furthest position from which an attack can be made."""
 
+SOURCE = "source_accuracy"
+"""How often the server finds out whose a record is: a result of no class, which is not judged."""
 OF_THE_SERVER = frozenset({"attribution", "source"})
 """Kinds of rows about what the server can find out; they belong to no class of attacks."""
 
@@ -78,7 +80,7 @@ def position_of(report: Row, row: Row) -> str:
         return CLIENT
     if row["scope"].get("view") == "global":  # the adapter that every member receives
         return CLIENT
-    if row["kind"] == "attribution" or attack_class(row) == "reconstruction":
+    if row["kind"] in OF_THE_SERVER or attack_class(row) == "reconstruction":
         return SERVER
     return MADE_FROM.get(row["plugin"], UNKNOWN)
 
@@ -91,14 +93,21 @@ def attack_class(row: Row) -> str:
 def headline_totals(report: Row) -> list[Row]:
     """Return the headline total of each attack and class, for each key if there are keys.
 
-    Judged rows are preferred, then leaks beyond the base, then the judged set of targets.
+    Judged rows are preferred, then leaks beyond the base, then the judged set of targets. Source
+    inference, which belongs to no class, has its total over all clients.
     """
     judged_rows = [j["measurement"] for j in judgements(report) if j["measurement"]]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in report["measurements"]:
-        if (name := attack_class(row)) and _is_total(row):
+        name = row["metric"] if is_source(row) else attack_class(row)
+        if name and _is_total(row):
             groups.setdefault((row["plugin"], name, str(row["scope"].get("key"))), []).append(row)
     return [min(rows, key=lambda row: _rank(row, judged_rows)) for rows in groups.values()]
+
+
+def is_source(row: Row) -> bool:
+    """Tell whether a row is how often source inference was right, over all clients."""
+    return bool(row["metric"] == SOURCE and "client" not in row["scope"])
 
 
 def _is_total(row: Row) -> bool:

@@ -14,11 +14,12 @@ from fedaudit.report.checklist.attackers import (
     SERVER,
     attack_class,
     headline_totals,
+    is_source,
     position_of,
 )
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
-from fedaudit.report.number_format import number
+from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variants_of
 from fedaudit.report.text.searched_kinds import Unsearched, unsearched
@@ -125,7 +126,7 @@ def _how_many(report: Row) -> Iterator[str]:
         )
         yield f"{_of_n(worst, worst['value'])} people are exposed{doubt}."
     else:
-        yield "People were not counted, because no record says whose it is (group)."
+        yield leaks.uncounted(report)
     totals = headline_totals(report)
     for name, words in OUTCOMES.items():
         rows = [row for row in totals if attack_class(row) == name]
@@ -133,9 +134,12 @@ def _how_many(report: Row) -> Iterator[str]:
         rows = [row for row in rows if row["metric"] in COUNTS]
         if rows:
             worst = max(rows, key=lambda row: (is_one_of(row, failed), row["value"]))
-            count = worst["value"] * worst["n"] if worst["hits"] is None else worst["hits"]
             doubt = "" if is_one_of(worst, failed) or not worst["value"] else BY_CHANCE
-            yield f"{_of_n(worst, count)} {words}{doubt}."
+            yield f"{_of_n(worst, _hits(worst))} {words}{doubt}."
+
+
+def _hits(row: Row) -> float:
+    return float(row["value"] * row["n"] if row["hits"] is None else row["hits"])
 
 
 def _of_n(row: Row, count: float) -> str:
@@ -161,6 +165,8 @@ def _which_kinds(report: Row) -> Iterator[str]:
         yield f"{_list(_count_kinds(found))}."
     if doubtful:
         yield from _counted(found, doubtful)
+    elif not leaks.looked_for(report):
+        yield leaks.NOT_LOOKED_FOR
     elif not found:
         yield "None that chance does not explain."
     yield from _protected([*found, *doubtful])
@@ -229,11 +235,23 @@ def _who(report: Row) -> Iterator[str]:
     doubtful = dict.fromkeys(
         str(row["plugin"]) for row in measurements_judged(report, "inconclusive")
     )
-    tried = dict.fromkeys(str(row["plugin"]) for row in headline_totals(report))
+    rows = [row for row in report["measurements"] if attack_class(row)]
+    tried = dict.fromkeys(str(row["plugin"]) for row in rows if row["value"] is not None)
+    sources = [row for row in headline_totals(report) if is_source(row) and row["n"]]
     if doubtful:
         yield f"Not settled for {_list([*doubtful])}."
-    elif not lines:
-        yield f"None of the attackers that were tried: {_list([*tried]) or 'no attack was made'}."
+    elif not lines and tried:
+        yield f"None of the attackers that were tried: {_list([*tried])}."
+    elif not lines and not sources:
+        unmeasured = dict.fromkeys(str(row["plugin"]) for row in rows)
+        why = f"{_list([*unmeasured])} gave no number" if unmeasured else "no attack was made"
+        yield f"Not known: {why}."
+    for row in sources:
+        guessing = "" if row["chance"] is None else f"; guessing gives {percent(row['chance'])}"
+        yield (
+            f"{WHO[SERVER]} ({row['plugin']}): {_of_n(row, _hits(row))} records were put down to"
+            f" the client that they are of{guessing}. This is not judged."
+        )
 
 
 def _actions(report: Row) -> Iterator[str]:

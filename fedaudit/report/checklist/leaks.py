@@ -14,6 +14,7 @@ from fedaudit.report.checklist.attackers import (
     UNKNOWN,
     attack_class,
     headline_totals,
+    is_source,
     position_of,
     unmeasured,
 )
@@ -42,6 +43,7 @@ NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
 PASSAGES = ("DOCUMENT", "TEXT")
 """Labels of findings that are texts."""
 MOST_KINDS = 60
+NOT_LOOKED_FOR = "No attack that brings data out gave a number."
 ALL_CAN = (
     "Each position includes the capabilities of those further out: a client those of the public,"
     " the server those of a client."
@@ -67,7 +69,7 @@ def attackers(report: Row) -> Table:
             position,
             row["plugin"],
             ", ".join(filter(None, (NEEDS.get(position, ""), KNOWLEDGE.get(row["plugin"], "")))),
-            attack_class(row).replace("_", " "),
+            attack_class(row).replace("_", " ") or NONE,
             f"{row['metric'].replace('_', ' ')} {result(row)}",
         )
         for position, row in sorted(lines, key=lambda pair: order.index(pair[0]))
@@ -286,6 +288,26 @@ def persons(report: Row) -> list[Row]:
         if row["scope"].get("source", "tuned") in ("tuned", "tuned-not-base"):
             best[row["plugin"]] = row
     return list(best.values())
+
+
+def uncounted(report: Row) -> str:
+    """Return why there is no number of people."""
+    rows = [r for r in report["measurements"] if r["value"] is not None]
+    rows = [row for row in rows if attack_class(row) or is_source(row)]
+    if any("set" in r["scope"] and "attacker" not in r["scope"] for r in rows):
+        why = "the records do not say whose they are (group), or have every string in common"
+    elif rows:
+        names = {"pairs of clients" if "attacker" in r["scope"] else r["plugin"] for r in rows}
+        why = f"only an attack by prefixes on one victim does so, not {', '.join(sorted(names))}"
+    else:
+        why = "no attack gave a number"
+    return f"People were not counted: {why}."
+
+
+def looked_for(report: Row) -> bool:
+    """Tell whether an attack that brings data out gave a number, be it 0."""
+    rows = (row for row in report["measurements"] if row["value"] is not None)
+    return any(attack_class(row) and not _tells_apart(row) for row in rows)
 
 
 def parties(report: Row, role: str, titles: Mapping[str, str] = MappingProxyType({})) -> list[str]:

@@ -123,7 +123,7 @@ def people(report: Row) -> Answer:
     text = f"Records of: {', '.join(parties)}. " if parties else "The report does not say whose. "
     if rows:
         return Answer("answered" if parties else "in part", text + results_text(rows), tuple(rows))
-    text += "Strings were counted, not people."
+    text += leaks.uncounted(report)
     return Answer("in part" if report["findings"] and parties else "open", text)
 
 

@@ -197,7 +197,8 @@ def _severity(report: Row) -> Iterator[Block]:
         yield table
     else:
         yield Heading(3, table.title)
-        yield Paragraph("No string, passage or record of anybody came out.")
+        nothing = "No string, passage or record of anybody came out."
+        yield Paragraph(nothing if leaks.looked_for(report) else leaks.NOT_LOOKED_FOR)
 
 
 def _questions(report: Row) -> Iterator[Table]:

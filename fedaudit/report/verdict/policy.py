@@ -18,6 +18,7 @@ from fedaudit.api.kind import (
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_in, rows_of
+from fedaudit.report.kinds.source import Source
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict import (
     attribution,
@@ -416,12 +417,12 @@ def _reasons_for_nothing(
 
 
 def _own_kinds(rows: Sequence[Measurement]) -> str:
-    """Return in words which rows have kinds defined by plugins; empty if none has."""
+    """Return in words which attacks have kinds that nothing judges; empty if none has."""
     names = sorted(
         {
-            f"{row.plugin} ({row.kind})"
+            row.plugin if row.kind == row.plugin else f"{row.plugin} ({row.kind})"
             for row in rows
-            if not is_ours(row.kind) and kind_of(row.kind) is None
+            if row.kind == Source.name or (not is_ours(row.kind) and kind_of(row.kind) is None)
         }
     )
     return f"; of kinds that are shown and not judged there is {', '.join(names)}" if names else ""

@@ -10,7 +10,7 @@ from example_report import coverage, example, extraction
 
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.checklist import leaks
+from fedaudit.report.checklist import leaks, stated
 from fedaudit.report.checklist.brief import brief, byline, kind_name
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import ReportOwner
@@ -129,6 +129,57 @@ def test_a_passage_may_hold_special_kinds_which_no_one_looked_for():
     assert "none of" not in basis
     assert [line[2] for line in leaks.severity(report).rows] == ["not searched"]
     assert leaks.NO_KINDS in leaks.severity(report).notes
+
+
+SOURCE = Measurement(
+    kind="source", plugin="source", metric="source_accuracy", value=0.75, low=0.5, high=0.9,
+    n=40, hits=30, chance=0.365, scope={"clients": 3},
+)  # fmt: skip
+OF_CLIENT = replace(SOURCE, value=1.0, hits=40, scope={"clients": 3, "client": "c0"})
+UNREAD = Measurement.missing(
+    "the updates are sums", kind="reconstruction", plugin="reconstruction",
+    metric="reconstruction_rate", scope={"client": "c0", "source": "tuned"},
+)  # fmt: skip
+
+
+def test_what_the_server_finds_out_is_told_though_it_is_not_judged():
+    sentence = (
+        "The server (source): 30 of 40 records were put down to the client that they are of;"
+        " guessing gives 36.5 %. This is not judged."
+    )
+    report = example(verdict=None, measurements=[OF_CLIENT, SOURCE]).to_json()
+    told = facts(report)
+    assert told["Who could do it"] == sentence
+    assert told["Which kinds of data"] == leaks.NOT_LOOKED_FOR
+    [line] = [line for line in leaks.attackers(report).rows if line[0] == "server"]
+    assert line[1] == "source"
+    assert "30 of 40" in line[-1]
+    assert leaks.likelihood(report).rows[0][3] == "0.365"
+    assert stated.attackers(report).text != "Nothing was measured from any attacker's position."
+    report = example(verdict=None, measurements=[SOURCE, *FEW]).to_json()
+    assert facts(report)["Who could do it"] == f"Not settled for contextual. {sentence}"
+
+
+def test_an_attack_without_a_number_is_not_called_tried_and_found_nothing():
+    told = facts(example(verdict=None, measurements=[UNREAD]).to_json())
+    assert told["Who could do it"] == "Not known: reconstruction gave no number."
+    assert told["Which kinds of data"] == leaks.NOT_LOOKED_FOR
+    told = facts(example(verdict=None, measurements=[]).to_json())
+    assert told["Who could do it"] == "Not known: no attack was made."
+
+
+def test_why_people_were_not_counted():
+    def told(*rows):
+        report = example(verdict=None, measurements=rows).to_json()
+        return facts(report)["How many people"]
+
+    passages = coverage(0, 9, plugin="verbatim", source="tuned", records="victim")
+    pair = coverage(0, 9, source="tuned", set="all", attacker="c0", victim="c1")
+    reason = "People were not counted: only an attack by prefixes on one victim does so, not "
+    assert told(passages, SOURCE).startswith(f"{reason}source, verbatim.")
+    assert told(pair).startswith(f"{reason}pairs of clients.")
+    assert told(*FEW).startswith("People were not counted: the records do not say whose they are")
+    assert told(UNREAD) == "People were not counted: no attack gave a number."
 
 
 TOGETHER = "came out, which chance may explain one by one, though not all together."

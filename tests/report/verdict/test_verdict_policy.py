@@ -73,6 +73,10 @@ def test_rows_that_a_plugin_made_up_are_named_as_not_judged():
         "No extraction was tried; of kinds that are shown and not judged there is repeat"
         " (repetition)."
     ]
+    source = Measurement(kind="source", plugin="source", metric="source_accuracy", value=1.0)
+    assert verdict([source], [])["reasons"] == [
+        "No extraction was tried; of kinds that are shown and not judged there is source."
+    ]
     rows = [coverage(50, 52, plugin="repeat"), coverage(0, 52, plugin="repeat", source="base")]
     assert verdict(rows, [])["reasons"] == [
         "repeat: no row has the source tuned-not-base, which is what is judged."
