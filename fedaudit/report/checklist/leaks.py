@@ -325,10 +325,12 @@ def parties(report: Row, role: str, titles: Mapping[str, str] = MappingProxyType
     return [f"{declared[name]} ({name})" if name in declared else name for name in sorted(found)]
 
 
-def options(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the options of a run that are strings, with those of its steps."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from options(value)
-        elif isinstance(value, str) and value:
-            yield key, value
+def options(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield the options of a run that are strings, with those of its steps.
+
+    Those of attacks and detectors are left out: a plugin may give any name to its own.
+    """
+    steps = config.get("steps")
+    for table in (config, *(steps.values() if isinstance(steps, Mapping) else ())):
+        if isinstance(table, Mapping):
+            yield from ((k, v) for k, v in table.items() if isinstance(v, str) and v)

@@ -245,6 +245,18 @@ def test_parties_are_named_and_paths_are_not(titles):
     assert facts(report)["Whose data"] == told
 
 
+def test_the_options_of_plugins_name_no_party():
+    step = {
+        "victim": "c1.jsonl", "prefixes": "c0.jsonl",
+        "attacks": {"laft": {"prefixes": "contextual", "victim": "x", "data": "y"}},
+        "detector": {"names": {"attacker": "z"}},
+    }  # fmt: skip
+    report = example().to_json()
+    for config in (step, {"steps": {"extraction": step, "pairs": {}}}):
+        report["run"]["config"] = config
+        assert facts(report)["Whose data"] == "Records of c1, asked for by c0."
+
+
 def test_a_report_without_coverage_says_that_other_attacks_were_not_made():
     assert "Attacks of other classes" in facts(example().to_json())["Not looked for"]
 
