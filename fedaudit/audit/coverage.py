@@ -6,6 +6,7 @@ The classes are those of EDPB Opinion 28/2024, paragraph 55. The measurements sh
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.policy import ATTACK_CLASSES
 from fedaudit.api.records import Measurement
 from fedaudit.audit.request import ReleaseContext
@@ -32,6 +33,9 @@ MADE_BY = {
 }
 """The steps and attacks of each class; the first that was left out gives the reason."""
 
+CONTROLS = frozenset({"control", "known", HELD_OUT})
+"""Values of scope.source for strings and records that no attack is on."""
+
 NO_ATTACK = "no attack of this class is part of the audit"
 NO_UPDATES = "no round of a federation is at hand"
 
@@ -55,7 +59,7 @@ def coverage(
     # An attack that could not be run has a row without a number, which may belong to no class.
     left_out = {row.plugin: row.reason for row in rows if row.value is None} | dict(left_out)
     for row in rows:
-        if (name := class_of(row)) and row.scope.get("source") != "control":
+        if (name := class_of(row)) and row.scope.get("source") not in CONTROLS:
             of_class[name].append(row)
     return [
         _row(name, rows, left_out, context, updates=updates, audits_update=audits_update)

@@ -81,8 +81,12 @@ def test_attacks_on_a_client_s_update_need_it():
     assert "uses updates" in found["reason"]
 
 
-def test_controls_are_no_attack():
-    assert by_class([came_out(1, 9, source="control")])["exfiltration"]["status"] == "not_run"
+@pytest.mark.parametrize("source", ["control", "known", "held-out"])
+def test_controls_are_no_attack(source):
+    control = came_out(1, 117, source=source)
+    assert by_class([control])["exfiltration"]["status"] == "not_run"
+    attacked = came_out(1, 52, source="tuned")
+    assert by_class([attacked, control])["exfiltration"]["n"] == 52
 
 
 def test_why_something_was_not_run():
