@@ -19,6 +19,7 @@ from memorized_report import document as memorized
 from rich.console import Console
 from test_any_report import measurements
 
+from fedaudit.api.kind import Judgement
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import dumps, validate
@@ -155,6 +156,25 @@ def test_an_interrupted_report_has_reasons_of_its_own():
     found = read(example(status="interrupted", measurements=[], verdict=stopped))
     assert recheck(found).message == ""
     found["verdict"]["status"] = "pass"
+    assert recheck(found).holds is False
+
+
+@pytest.mark.parametrize("status", ["interrupted", "error"])
+def test_a_status_that_was_altered_hides_nothing_else_that_was(status):
+    found = altered(reasons=["Nothing of note."])
+    found["status"] = status
+    assert recheck(found).holds is False
+    assert "the reasons of its verdict do not follow" in recheck(found).message
+
+
+@pytest.mark.parametrize("part", ["tests", "judgements"])
+def test_an_interrupted_report_has_nothing_that_was_judged(part):
+    judgement = Judgement("inconclusive", "Looked at, and fine.").table()
+    forged = {"tests": [{"name": "a", "p": 0.5, "adjusted": 0.5}], "judgements": [judgement]}
+    stopped = {"status": "inconclusive", "rule": RULE, "reasons": ["It was stopped."]}
+    found = read(example(status="interrupted", measurements=[], verdict=stopped))
+    assert recheck(found).holds
+    found["verdict"][part] = forged[part]
     assert recheck(found).holds is False
 
 

@@ -78,7 +78,8 @@ def _compare(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
 
 def _recheck_parts(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
     """Compare what a verdict by today's rule says beside its status, and whom findings accuse."""
-    if altered := _altered_keys(stated, recomputed) if report["status"] == "success" else []:
+    keys = _compared_keys(report)
+    if altered := [key for key in keys if not _same(stated.get(key), recomputed[key])]:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
     if unfounded := unfounded_accusations(*judged_rows(report)):
@@ -143,10 +144,14 @@ def _rule_text(stated: Row) -> str:
     return f"The verdict is by rule {stated['rule']}, and this fedaudit judges by rule {RULE}"
 
 
-def _altered_keys(stated: Row, recomputed: Row) -> list[str]:
+def _compared_keys(report: Row) -> list[str]:
+    stated = report["verdict"]
     has_judgements = bool({"policy", "judgements"} & stated.keys())
-    keys = (*COMPARED_KEYS, "judgements") if has_judgements else COMPARED_KEYS
-    return [key for key in keys if not _same(stated.get(key), recomputed[key])]
+    keys = [*COMPARED_KEYS, *(["judgements"] if has_judgements else [])]
+    if report["status"] == "success" or report["measurements"]:
+        return keys
+    # An audit that was stopped has no numbers: its one reason is that, and it leaves out the rest.
+    return [key for key in keys if key in stated and key != "reasons"]
 
 
 def _same(left: object, right: object) -> bool:
