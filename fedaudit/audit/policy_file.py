@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.policy import Policy
+from fedaudit.pii import lookalikes
 from fedaudit.pii.taxonomy import category, taxonomy
 from fedaudit.report.verdict.criteria import policy_of, same_limits
 from fedaudit.system.documents import parse_toml
@@ -47,9 +48,13 @@ def _parse_policy(text: bytes, name: str) -> Policy:
 
 
 def built_in_policy(policy: Policy) -> Policy | None:
-    """Return the built-in policy that has the same name, however it is spelt; None without one."""
-    known = policy.name.strip().lower()
-    return read_policy(known) if known in BUILT_IN else None
+    """Return the built-in policy that has the same name, however it is spelt; None without one.
+
+    Names are the same that look the same: in any case, with invisible characters or look-alikes.
+    """
+    readings = {*lookalikes.folded_readings(policy.name)}
+    known = next((name for name in BUILT_IN if readings & lookalikes.forms(name)), None)
+    return read_policy(known) if known else None
 
 
 def _check_kinds(kinds: Iterable[str], name: str) -> None:

@@ -61,12 +61,21 @@ def test_what_is_no_policy_is_refused(tmp_path, text, says):
     assert "ours.toml" in str(error.value)
 
 
-@pytest.mark.parametrize("named", ["strict", "Strict "])
+@pytest.mark.parametrize(
+    "named", ["strict", "Strict ", "strict\u200b", "s\u00adtrict", "str\u0456ct", "\uff53trict"]
+)
 def test_a_file_is_not_taken_for_a_policy_of_fedaudit(tmp_path, named):
     path = tmp_path / "strict.toml"
-    path.write_text(f'name = "{named}"\ndetectable = 0.9\n')
+    path.write_text(f'name = "{named}"\ndetectable = 0.9\n', "utf-8")
     with pytest.raises(InputError, match="not those of fedaudit's policy strict"):
         read_policy(str(path))
+
+
+@pytest.mark.parametrize("named", ["stricter", "our default", "strict 2", "\u200b"])
+def test_another_name_is_free(tmp_path, named):
+    path = tmp_path / "ours.toml"
+    path.write_text(f'name = "{named}"\ndetectable = 0.9\n', "utf-8")
+    assert read_policy(str(path)).name == named
 
 
 def test_a_copy_of_a_policy_keeps_its_name(tmp_path):

@@ -62,7 +62,8 @@ def judgement_tables(report: Row) -> list[Table]:
         title=f"Judged under the policy {policy.get('name', '')}",
         columns=("status", "what", "measured [95 %]", "limit"),
         rows=tuple(map(_line, _groups(verdict["judgements"]))),
-        notes=(str(policy["description"]),) if policy.get("description") else (),
+        # Its author's words, which need not fit the limits above.
+        notes=(f"The policy says: {policy['description']}",) if policy.get("description") else (),
     )
     return [shorten(table, MOST_JUDGED)]
 

@@ -39,7 +39,7 @@ def test_rows_that_did_not_fail_are_one_line_for_each_limit():
         report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2")])
     )
     assert table.title == "Judged under the policy ours"
-    assert table.notes == ("Ours.",)
+    assert table.notes == ("The policy says: Ours.",)
     [line] = [row for row in table.rows if "ID_CARD" in row[3]]
     # 0 of 9: Wilson's upper bound is 1.96^2 / (9 + 1.96^2) = 0.299
     assert line == (
