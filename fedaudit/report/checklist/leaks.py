@@ -294,14 +294,20 @@ def uncounted(report: Row) -> str:
     """Return why there is no number of people."""
     rows = [r for r in report["measurements"] if r["value"] is not None]
     rows = [row for row in rows if attack_class(row) or is_source(row)]
-    if any("set" in r["scope"] and "attacker" not in r["scope"] for r in rows):
+    of_strings = [row for row in rows if "set" in row["scope"]]  # of attacks by prefixes
+    if not all(map(_is_pair, of_strings)):
         why = "the records do not say whose they are (group), or have every string in common"
     elif rows:
-        names = {"pairs of clients" if "attacker" in r["scope"] else r["plugin"] for r in rows}
+        names = {"pairs of clients" if _is_pair(row) else row["plugin"] for row in rows}
         why = f"only an attack by prefixes on one victim does so, not {', '.join(sorted(names))}"
     else:
         why = "no attack gave a number"
     return f"People were not counted: {why}."
+
+
+def _is_pair(row: Row) -> bool:
+    """Tell whether a row is of an attack by prefixes of one client on another."""
+    return bool({"set", "attacker"} <= row["scope"].keys())
 
 
 def looked_for(report: Row) -> bool:

@@ -6,7 +6,7 @@ from datetime import date
 import attributed_report
 import gated_report
 import pytest
-from example_report import coverage, example, extraction
+from example_report import coverage, example, extraction, number
 
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
@@ -178,6 +178,8 @@ def test_why_people_were_not_counted():
     reason = "People were not counted: only an attack by prefixes on one victim does so, not "
     assert told(passages, SOURCE).startswith(f"{reason}source, verbatim.")
     assert told(pair).startswith(f"{reason}pairs of clients.")
+    drawn = number("memorization", "memorize", "mr_pair", 0.1, attacker="c0", victim="c1")
+    assert told(drawn) == f"{reason}memorize."
     assert told(*FEW).startswith("People were not counted: the records do not say whose they are")
     assert told(UNREAD) == "People were not counted: no attack gave a number."
 
