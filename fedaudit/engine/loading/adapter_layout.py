@@ -7,7 +7,6 @@ exactly, or refused by name.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ ORIENTED, SWAPPED = Version("0.19.0"), Version("0.19.1")
 """The PEFT that first looked at the orientation of fused experts, and that which did it rightly."""
 PATTERNS_APART = Version("0.14.0")
 """The first PEFT that looks up rank_pattern and alpha_pattern independently of each other."""
+GROUPED_KEYS = Version("0.15.0")
+"""The first PEFT that matches a pattern's key as a whole, from the start of a module's name too."""
 DORA_CONV1D = Version("0.11.0")
 """The first PEFT with the right norm in DoRA on GPT-2's layers, which are stored as (in, out)."""
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -181,13 +182,20 @@ def check_patterns(
     `tensors` are the names of the adapter's tensors.
     """
     version = writer_version(said, folder / adapters.CONFIG)
-    if not (config.rank_pattern and config.alpha_pattern and _before(version, PATTERNS_APART)):
+    ranks, alphas = list(config.rank_pattern or {}), list(config.alpha_pattern or {})
+    if not (alphas and _before(version, GROUPED_KEYS)):
         return
     modules = sorted({name.partition(".lora_")[0].removeprefix(_ROOT) for name in tensors})
     module_patterns.check(config, modules)
-    if any(_alpha_before(config, name) != _alpha(config, name) for name in modules):
-        options = "alpha_pattern beside rank_pattern"
-        raise _unclear(folder / adapters.CONFIG, options, PATTERNS_APART, version)
+    today = {name: _alpha(config, name) for name in modules}
+    for changed, option, keys in (
+        (GROUPED_KEYS, "alpha_pattern", alphas),
+        (PATTERNS_APART, "alpha_pattern beside rank_pattern", [*ranks, *alphas]),
+    ):
+        if _before(version, changed) and any(
+            _alpha_before(config, keys, name) not in (None, alpha) for name, alpha in today.items()
+        ):
+            raise _unclear(folder / adapters.CONFIG, option, changed, version)
 
 
 def check_dora(
@@ -219,13 +227,23 @@ def _unclear(path: Path, option: str, changed: Version, version: Version | None)
 
 
 def _alpha(config: LoraConfig, module: str) -> Any:
+    """Return a module's alpha as the installed PEFT looks it up; None if a key is no pattern."""
     pattern = config.alpha_pattern or {}
-    return pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha)
+    try:
+        return pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha)
+    except re.error:
+        return None
 
 
-def _alpha_before(config: LoraConfig, module: str) -> Any:
-    """Return a module's alpha as PEFT before 0.14 looked it up: by the first key of either."""
+def _alpha_before(config: LoraConfig, keys: Sequence[str], module: str) -> Any:
+    """Return a module's alpha as PEFT before 0.15 looked it up: by the first of `keys` that fits.
+
+    A key stood there behind a dot and without parentheses: `^model` fits nothing, and of
+    `q_proj|v_proj` the second part fits only a whole name. None if a key was no pattern there.
+    """
     alphas = config.alpha_pattern or {}
-    keys = chain(config.rank_pattern or {}, alphas)
-    key = next((key for key in keys if re.match(rf".*\.{key}$", module)), module)
+    try:
+        key = next((key for key in keys if re.match(module_patterns.old_key(key), module)), module)
+    except re.error:
+        return None
     return alphas.get(key, config.lora_alpha)

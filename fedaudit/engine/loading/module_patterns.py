@@ -22,6 +22,11 @@ TRIAL = "fedaudit.engine.loading.module_patterns.match_patterns"
 _PLAIN = re.compile(r"\^?[\w.-]*\$?")
 
 
+def old_key(key: str) -> str:
+    """Return the regex that PEFT before 0.15 made of a key of rank_pattern or alpha_pattern."""
+    return rf".*\.{key}$"
+
+
 def check(config: Any, names: Iterable[str]) -> None:
     """Raise InputError if the patterns of a LoRA configuration take too much time or memory.
 
@@ -56,7 +61,10 @@ def match_patterns(payload: Any) -> Generator[str, None, None]:
     patterns, names = payload
     for how, plain, regex in patterns:
         yield plain[:SHOWN_CHARS]
-        matcher = getattr(re.compile(regex), how)
+        try:
+            matcher = getattr(re.compile(regex), how)
+        except re.error:
+            continue
         for name in names:
             matcher(name)
 
@@ -72,3 +80,5 @@ def _patterns(config: Any) -> Iterator[tuple[str, str, str]]:
     for table in (config.rank_pattern or {}, config.alpha_pattern or {}):
         for pattern in table:
             yield "match", pattern, rf"(.*\.)?({pattern})$"
+            if not _PLAIN.fullmatch(pattern):  # those of an older PEFT are compared with today's
+                yield "match", pattern, old_key(pattern)

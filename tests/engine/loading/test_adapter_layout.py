@@ -191,6 +191,10 @@ def gpt2():
 TWO_PATTERNS = {"target_modules": ["q_proj", "v_proj"], "rank_pattern": {"q_proj": 4},
                 "alpha_pattern": {"0.self_attn.q_proj": 5}}  # fmt: skip
 ONE_KEY = {**TWO_PATTERNS, "alpha_pattern": {"q_proj": 5}}
+ONE_OF_TWO = {**TWO_PATTERNS, "rank_pattern": {}, "alpha_pattern": {"q_proj|v_proj": 5}}
+FROM_THE_START = {**ONE_OF_TWO, "alpha_pattern": {"^model.layers.0.self_attn.q_proj": 5}}
+BY_NAMES = {**ONE_OF_TWO, "alpha_pattern": {"q_proj": 5, r"layers\.[01]\.self_attn.v_proj": 3}}
+NO_PATTERN_THEN = {**ONE_OF_TWO, "alpha_pattern": {"q_proj)|(v_proj": 5}}
 DORA = {"target_modules": ["attn.c_proj"], "use_dora": True, "fan_in_fan_out": True}
 
 
@@ -201,6 +205,12 @@ DORA = {"target_modules": ["attn.c_proj"], "use_dora": True, "fan_in_fan_out": T
         (llama, TWO_PATTERNS, "0.13.2", "was written by PEFT 0.13.2"),
         (llama, TWO_PATTERNS, "0.14.0", ""),
         (llama, ONE_KEY, None, ""),
+        (llama, ONE_OF_TWO, None, "does not say which PEFT wrote it, and before 0.15.0 alpha_pat"),
+        (llama, ONE_OF_TWO, "0.14.0", "was written by PEFT 0.14.0, in which alpha_pattern"),
+        (llama, ONE_OF_TWO, "0.15.0", ""),
+        (llama, FROM_THE_START, None, "before 0.15.0 alpha_pattern had another effect"),
+        (llama, BY_NAMES, None, ""),
+        (llama, NO_PATTERN_THEN, None, ""),
         (gpt2, DORA, None, "does not say which PEFT wrote it.*use_dora"),
         (gpt2, DORA, "0.18.0", ""),
     ],

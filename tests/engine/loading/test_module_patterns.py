@@ -34,7 +34,7 @@ def test_plain_names_need_no_process(monkeypatch):
     module_patterns.check(LoraConfig(target_modules="all-linear"), NAMES)
 
 
-@pytest.mark.parametrize("place", ["target", "exclude", "rank", "alpha", "layers"])
+@pytest.mark.parametrize("place", ["target", "exclude", "rank", "alpha", "layers", "before"])
 def test_one_that_never_ends_is_refused_in_time(place, monkeypatch):
     monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     options = {
@@ -42,6 +42,7 @@ def test_one_that_never_ends_is_refused_in_time(place, monkeypatch):
         "exclude": {"exclude_modules": HANGS},
         "rank": {"rank_pattern": {"q_proj": 2, HANGS: 2}},
         "alpha": {"alpha_pattern": {HANGS: 2}},
+        "before": {"alpha_pattern": {f"*{HANGS}": 2}},  # a pattern to PEFT before 0.15 alone
         "layers": {"layers_pattern": ["h", HANGS], "layers_to_transform": [0]},
     }[place]
     began = time.monotonic()
