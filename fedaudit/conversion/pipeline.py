@@ -10,6 +10,7 @@ of g from sum_i p_i c_i (sum_i p_i = 1) depends only on the matrix <D_i, D_j>, t
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -213,6 +214,7 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
             *found_run.federation.notes,
             *written.notes,
             *_links(found_run.run),
+            *_empty_folders(found_run),
             *_origin_notes(found_run),
             *restart_notes({one.round: request.out / _global_folder(one) for one in rounds}),
             *mean_notes(fits, weights),
@@ -327,6 +329,15 @@ def _links(run: SourceFolder) -> list[str]:
         return []
     count = len(run.links)
     return ["1 link was not followed." if count == 1 else f"{count:,} links were not followed."]
+
+
+def _empty_folders(found_run: FoundRun) -> Iterator[str]:
+    """Yield a note on each empty folder that is called as an adapter's is, but for numbers."""
+    moves = writer.moves(found_run.federation)
+    used = {re.sub(r"\d+", "#", move.adapter.weights.rpartition("/")[0]) for move in moves}
+    for name in sorted(found_run.run.empty):
+        if re.sub(r"\d+", "#", name) in used:
+            yield f"{name} is left out: it is empty."
 
 
 def _global_folder(round_: ForeignRound) -> str:

@@ -30,12 +30,15 @@ class SourceFolder(ForeignFolder):
         self.path, self.name, self._above = path, path.resolve().name, above
         self.links: list[str] = []
         """The links below the folder, which are not followed."""
+        self.empty: list[str] = []
+        """The folders below it that hold nothing."""
         if above is None:
             self.files = tuple(sorted(self._walk()))
         else:
             self._inside = f"{path.relative_to(above.path).as_posix()}/"
             self.files = tuple(self._inner_names(above.files))
             self.links = list(self._inner_names(above.links))
+            self.empty = list(self._inner_names(above.empty))
 
     def _inner_names(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the names in the list of a folder above that lie in this folder, relative to it."""
@@ -52,6 +55,8 @@ class SourceFolder(ForeignFolder):
                 children = list(entries)
             if any(child.name == manifest.NAME for child in children):
                 continue
+            if not children:
+                self.empty.append(below.as_posix())
             for child in children:
                 count += 1
                 if count > MAX_FILES or len(below.parts) > MAX_DEPTH:

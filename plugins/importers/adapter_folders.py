@@ -18,6 +18,8 @@ from fedaudit.api import (
 CONFIG, STATE = "adapter_config.json", "trainer_state.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 """What PEFT saves; the first that is there counts, as it does for PEFT."""
+PART = "adapter_"
+"""What the names of an adapter's files begin with, whole or not."""
 
 
 def parent(name: str) -> str:
@@ -43,12 +45,29 @@ def adapters(folder: ForeignFolder) -> dict[str, ForeignAdapter]:
     return by_folder
 
 
-def unfinished(folder: ForeignFolder, pattern: str) -> Iterator[str]:
-    """Yield a sentence on each folder that matches `pattern` but has no complete adapter."""
+def unfinished(folder: ForeignFolder, pattern: str = "") -> Iterator[str]:
+    """Yield a sentence on each folder that was meant for an adapter but has no complete one.
+
+    These are the folders at the top that match `pattern`; without one, those that hold a part of an
+    adapter or are called as adapters' folders are, but for numbers.
+    """
     by_folder = adapters(folder)
-    for name in sorted({parent(file) for file in folder.files}):
-        if "/" not in name and re.fullmatch(pattern, name) and name not in by_folder:
-            yield f"{name} is left out: it has no {CONFIG} with {WEIGHTS[0]} or {WEIGHTS[1]}."
+    names = {_shape(name) for name in by_folder}
+    parts = {parent(file) for file in folder.files if PurePosixPath(file).name.startswith(PART)}
+    for name in sorted({parent(file) for file in folder.files} - by_folder.keys()):
+        if pattern:
+            meant = "/" not in name and bool(re.fullmatch(pattern, name))
+        else:
+            meant = name in parts or _shape(name) in names
+        if meant:
+            yield (
+                f"{name or folder.name} is left out: it has no {CONFIG} with {WEIGHTS[0]} or "
+                f"{WEIGHTS[1]}."
+            )
+
+
+def _shape(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
 
 
 def unique_rounds(numbered: Iterable[tuple[int, str]], run: ForeignFolder) -> dict[int, str]:

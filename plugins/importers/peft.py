@@ -23,7 +23,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import adapters, parent
+from .adapter_folders import adapters, parent, unfinished
 
 _ROLES = "guest|host|arbiter"
 """Folders in which FATE calls every folder by its party's number."""
@@ -100,6 +100,7 @@ class PeftFolders(Importer):
         ]
         remaining = sorted(set(by_folder) - {entry.name for entry in folders})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
+        notes += unfinished(run)
         guessed = (e.name for e in folders if e.pattern and e.round in global_folders)
         if name := next(guessed, ""):
             notes.append(f"No word in {name} says that its number is a round: it is taken for one.")

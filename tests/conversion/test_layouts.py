@@ -188,6 +188,59 @@ def test_a_round_that_was_not_written_whole_is_left_out_and_said(tmp_path):
     assert made.notes[0].startswith("peft_3 is left out: it has no adapter_config.json with")
 
 
+def lose(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def rename(name):
+    weights = adapters.WEIGHTS
+    return lambda folder: (folder / weights).rename(folder / name)
+
+
+def keep(*names):
+    def remove_others(folder):
+        for file in list(folder.iterdir()):
+            if file.name not in names:
+                file.unlink()
+
+    return remove_others
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lose("adapter_model.safetensors"),
+        lose("adapter_config.json"),
+        rename("adapter_model.safetensors.tmp"),
+        rename("adapter_model.pt"),
+        keep("README.md"),
+        keep(),
+    ],
+)
+@pytest.mark.parametrize("half", ["round_3", "round_3/global", "round_3/client_2"])
+def test_a_folder_of_peft_that_was_not_written_whole_is_left_out_and_said(harm, half, tmp_path):
+    whole = "round_3" if half == "round_3" else "round_3/global"
+    for number in RUN.whole:
+        peft(RUN.whole[number], tmp_path / "src" / whole.replace("3", str(number)))
+        for client, sent in RUN.clients[number].items() if whole != half else ():
+            peft(sent, tmp_path / "src" / f"round_{number}/client_{client}")
+    harm(tmp_path / "src" / half)
+    made, federation = imported(tmp_path / "src", tmp_path / "out")
+    last = federation.manifest.rounds[-1]
+    assert (last.round, list(last.clients)) == ((3, ["client_0"]) if whole != half else (2, []))
+    assert [note for note in made.notes if note.startswith(f"{half} is left out: it ")]
+
+
+def test_a_folder_of_logs_beside_the_rounds_is_not_spoken_of(tmp_path):
+    for number in RUN.whole:
+        peft(RUN.whole[number], tmp_path / f"src/round_{number}/global")
+    (tmp_path / "src/logs/round_3").mkdir(parents=True)
+    (tmp_path / "src/round_3/metrics").mkdir()
+    (tmp_path / "src/round_3/metrics/loss.json").write_text("[]")
+    made, _ = imported(tmp_path / "src", tmp_path / "out")
+    assert not [note for note in made.notes if "left out" in note]
+
+
 @pytest.mark.parametrize(("name", "said"), [("{}", True), ("peft_{}", False)])
 def test_numbers_alone_may_be_clients_which_is_said(name, said, tmp_path):
     made, _ = imported(flowertune(RUN, tmp_path, name=name), tmp_path / "out")
