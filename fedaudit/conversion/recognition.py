@@ -63,7 +63,7 @@ def origin_caveats(folder: Path, base: str) -> list[str]:
     if any("/" in name and name.endswith((".bin", ".safetensors")) for name in source.files):
         around = SourceFolder(folder.resolve().parent)
         for importer, places in _matches(around, ""):
-            if "" in places:
+            if "" in places and not importer.generic:  # others know too little to say so
                 importer.read(around)
     return adapter_origin.merged_base_caveats(folder, source.files, base)
 

@@ -39,6 +39,16 @@ ROUND_PATTERNS = [
     for words in ("round|rnd", "epoch|iteration|iter|step|checkpoint|ckpt")
 ]
 """Names of rounds; a step or an epoch beside a round is one within it."""
+_GLOBAL_WORDS = frozenset({"global", "server", "aggregated", "average", "averaged"})
+_PLAIN_WORDS = frozenset(
+    {
+        *("round", "rounds", "rnd", "epoch", "epochs", "iteration", "iter", "step", "checkpoint"),
+        *("checkpoints", "ckpt", "adapter", "adapters", "lora", "peft", "model", "models"),
+        *("weights", "output", "outputs", "out", "results", "run", "runs", "fl", "fed"),
+        *("federated", "default", "initial", "init", "start", "final", "last", "best"),
+    }
+)
+"""Words that folders have whoever's adapters are in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,7 @@ class PeftFolders(Importer):
                 clients[entry.round][entry.client] = entry.name
             else:
                 global_folders[entry.round] = entry.name
+        owners = _owners([entry for entry in folders if not entry.client], run)
         by_folder = adapters(run)
         rounds = [
             ForeignRound(
@@ -104,6 +115,11 @@ class PeftFolders(Importer):
         guessed = (e.name for e in folders if e.pattern and e.round in global_folders)
         if name := next(guessed, ""):
             notes.append(f"No word in {name} says that its number is a round: it is taken for one.")
+        if owners:
+            notes.append(
+                f"Nothing in {global_folders[min(global_folders)]} says whose adapter it is: it is "
+                "taken for the federation's global one, not for a client's."
+            )
         if _is_one_pickled(by_folder):
             notes.append(
                 f"{by_folder[''].weights} does not say its round: it is imported as round 1."
@@ -160,6 +176,42 @@ def _path_parts(path: str) -> list[str]:
         else:
             segments.append(segment)
     return segments
+
+
+def _owners(folders: Sequence[_AdapterFolder], run: ForeignFolder) -> set[str]:
+    """Return the words in global adapters' names that may be someone's name.
+
+    Names of clients need not look like one (`alice/round_1`). Raises InputError where the words
+    differ between the rounds, which are then not of one adapter.
+    """
+    words = {entry.name: _own_words(entry) for entry in folders}
+    shared = set.intersection(*words.values()) if words else set()
+    whole = {name for name in words if words[name] & _GLOBAL_WORDS}
+    own = {name: set() if name in whole else words[name] - shared for name in words}
+    first, *others = own or [""]
+    if other := next((name for name in others if own[name] != own[first]), ""):
+        raise InputError(
+            f"{run.name} has adapters called {first} and {other}, and nothing says that both are "
+            "global ones: call the global adapters' folders round_1/global and the like, and put "
+            "those of each client into a folder with its name, in one called clients."
+        )
+    return set() if whole else set().union(*words.values())
+
+
+def _own_words(entry: _AdapterFolder) -> set[str]:
+    """Return the words in a name except those that any adapter's folder may have.
+
+    A letter beside a number (`r16`) is no word, nor is what stands beside a number that no word
+    calls a round.
+    """
+    matches = (
+        match
+        for segment in entry.name.split("/")
+        if not (entry.pattern and re.search(r"\d", segment))
+        for match in re.finditer(r"\d*([^\W\d_]+)\d*", segment)
+    )
+    words = {match[1].lower() for match in matches if match[0] == match[1] or len(match[1]) > 1}
+    return words - _PLAIN_WORDS
 
 
 def _is_one_pickled(by_folder: Mapping[str, ForeignAdapter]) -> bool:

@@ -370,6 +370,57 @@ def test_a_clients_adapters_are_never_taken_for_the_global_ones(sent, tmp_path):
         imported(tmp_path / "src", tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        ["alice/round_1", "alice/round_2", "bob/round_3"],
+        ["round_1/alice", "round_2/alice", "round_3/bob"],
+        ["alice_round_1", "alice_round_2", "bob_round_3"],
+        ["hospital_north/round_1", "hospital_north/round_2", "global/round_3"],
+        ["server/round_1", "server/round_2", "a/round_3"],
+        ["round_1", "round_2", "round_3/local"],
+        ["out/Klinik/round_1", "out/Klinik/round_2", "out/Ärzte/round_3"],
+    ],
+)
+def test_adapters_of_several_owners_are_no_series_of_rounds(places, tmp_path):
+    for tensors, place in zip(RUN.whole.values(), places, strict=True):
+        peft(tensors, tmp_path / "src" / place)
+    with pytest.raises(InputError, match="nothing says that both are global ones") as error:
+        imported(tmp_path / "src", tmp_path / "out")
+    assert places[-1] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("round_{}/alice", True),
+        ("alice/round_{}", True),
+        ("round_{}/local", True),
+        ("alice/lora-{}", True),
+        ("round_{}", False),
+        ("lora-r16/fl_round_{}/step_300", False),
+        ("medical/round_{}/global", False),
+        ("Runde {}", False),
+        ("global_round_{}", False),
+    ],
+)
+def test_an_owner_that_may_be_a_client_is_said(place, said, tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / place.format(number))
+    made, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+    notes = [note for note in made.notes if "says whose adapter it is" in note]
+    assert [place.format(1) in note for note in notes] == [True] * said
+
+
+def test_a_last_round_may_be_called_so(tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / f"round_{number}{'_final' * (number == 3)}")
+    made, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+    assert not any("whose adapter" in note for note in made.notes)
+
+
 def test_the_layout_can_be_named(tmp_path):
     source = trainer(RUN, tmp_path)
     made, _ = imported(source, tmp_path / "out", layout="peft")
