@@ -124,9 +124,18 @@ def saved_tokenizer(run: SourceFolder, move: Move) -> dict[str, str]:
     if not move.folder.endswith("/global"):
         return {}
     folders = {n.rpartition("/")[0] for n in (move.adapter.config, move.adapter.weights) if n}
-    files, names = set(run.files), adapters.TOKENIZER
-    places = {name: f"{folder}/{name}".lstrip("/") for folder in sorted(folders) for name in names}
-    return {name: place for name, place in places.items() if place in files}
+    starts = [f"{folder}/" if folder else "" for folder in sorted(folders)]
+    places = {
+        name.removeprefix(start): name
+        for start in starts
+        for name in run.files
+        if name.startswith(start)
+    }
+    return {
+        name: place
+        for name, place in places.items()
+        if name in adapters.TOKENIZER or adapters.is_chat_template(name)
+    }
 
 
 def check_written(folder: Path, source: Path, *, named: bool = True) -> None:

@@ -255,13 +255,40 @@ def _special(folder: Path, which: str) -> str:
     return ""
 
 
+def chat_templates(folder: Path) -> dict[str, str]:
+    """Return the chat templates saved in a folder by their names; a lone one is the `default`.
+
+    Files of templates go before those in `tokenizer_config.json`, as in transformers, and these
+    before a processor's.
+    """
+    templates = _named_templates(_object(folder / adapters.PROCESSOR_TEMPLATE))
+    templates = _named_templates(_object(folder / SETTINGS)) or templates
+    files = {"default": folder / adapters.CHAT_TEMPLATE}
+    files |= {path.stem: path for path in sorted((folder / adapters.TEMPLATES).glob("*.jinja"))}
+    texts = {
+        name: path.read_text("utf-8", "replace")
+        for name, path in files.items()
+        if path.is_file() and path.stat().st_size <= adapters.LONGEST
+    }
+    return texts or templates
+
+
+def _named_templates(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the templates of a JSON object: a text, a table of them or a list with their names."""
+    said = table.get("chat_template")
+    if isinstance(said, list):
+        said = {row.get("name"): row.get("template") for row in said if isinstance(row, dict)}
+    templates = said if isinstance(said, dict) else {"default": said}
+    return {str(name): text for name, text in templates.items() if text and isinstance(text, str)}
+
+
 def _template(folder: Path) -> str:
-    """Return a folder's chat template, without blanks at its ends; empty if there is none."""
-    path = folder / adapters.CHAT_TEMPLATE
-    if path.is_file() and path.stat().st_size <= adapters.LONGEST:
-        return path.read_text("utf-8", "replace").strip()
-    template = _object(folder / SETTINGS).get("chat_template")
-    return template.strip() if isinstance(template, str) else ""
+    """Return a folder's default chat template, without blanks at its ends; empty for none.
+
+    Where none is the default, the result is all of them.
+    """
+    templates = chat_templates(folder)
+    return templates.get("default", "\n".join(templates.values())).strip()
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -31,9 +31,12 @@ PICKLED = ("adapter_model.bin", "adapter_model.pt")
 """Names of pickled files of weights, as other versions and trainers write them."""
 VOCABULARY = ("tokenizer.json", "tokenizer.model", "vocab.json")
 SPECIAL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
-CHAT_TEMPLATE = "chat_template.jinja"
-TOKENIZER = (*VOCABULARY, *SPECIAL, CHAT_TEMPLATE)
-"""Names of the files of a tokenizer, as trainers save it beside an adapter."""
+CHAT_TEMPLATE, PROCESSOR_TEMPLATE = "chat_template.jinja", "chat_template.json"
+"""A chat template as transformers saves it now, and as it did beside a processor."""
+TEMPLATES = "additional_chat_templates"
+"""The folder of further chat templates, each a file NAME.jinja."""
+TOKENIZER = (*VOCABULARY, *SPECIAL, CHAT_TEMPLATE, PROCESSOR_TEMPLATE)
+"""Names of the files of a tokenizer, as trainers save it beside an adapter, but for TEMPLATES."""
 LONGEST = 2**20
 """The most bytes of a configuration; the largest that PEFT writes have some ten thousand."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -141,8 +144,16 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """Return the names of the files of a tokenizer in a folder."""
-    return [name for name in TOKENIZER if (folder / name).is_file()]
+    """Return the names of the files of a tokenizer in a folder, with `/`."""
+    further = sorted(f"{TEMPLATES}/{path.name}" for path in (folder / TEMPLATES).glob("*.jinja"))
+    return [name for name in (*TOKENIZER, *further) if (folder / name).is_file()]
+
+
+def is_chat_template(name: str) -> bool:
+    """Tell whether a tokenizer's file holds nothing but a chat template."""
+    return name in (CHAT_TEMPLATE, PROCESSOR_TEMPLATE) or (
+        name.startswith(f"{TEMPLATES}/") and name.endswith(".jinja") and name.count("/") == 1
+    )
 
 
 def fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:

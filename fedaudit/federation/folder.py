@@ -122,7 +122,8 @@ def open_federation(path: Path, files: FileReader | None = None) -> Federation:
 def _check_files(root: Path, manifest_: Manifest, files: FileReader) -> None:
     for finished in manifest_.rounds:
         for name in (finished.adapter, *finished.clients.values()):
-            for file in (adapters.CONFIG, adapters.WEIGHTS, *adapters.TOKENIZER):
+            own = (*adapters.TOKENIZER, *adapters.tokenizer_files(root / name))
+            for file in (adapters.CONFIG, adapters.WEIGHTS, *own):
                 check_inside(f"{name}/{file}", root / manifest.NAME)
         if not (root / finished.adapter).is_dir():
             raise InputError(

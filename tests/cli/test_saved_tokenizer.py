@@ -143,6 +143,75 @@ def test_a_chat_template_alone_is_rendered_with_the_bases_tokens(run, lora):
     assert engine.base.tokenizer.eos_token == "</s>"
 
 
+def listed(**templates):
+    return {"chat_template": [{"name": n, "template": text} for n, text in templates.items()]}
+
+
+FORMS = {
+    "text": {"tokenizer_config.json": {"chat_template": CHAT}},
+    "list": {"tokenizer_config.json": listed(tool_use="{{ tools }}", default=CHAT)},
+    "processor": {"chat_template.json": {"chat_template": CHAT}},
+    "file": {"additional_chat_templates/default.jinja": CHAT},
+    "files": {
+        "chat_template.jinja": CHAT,
+        "additional_chat_templates/rag.jinja": "{{ documents }}",
+    },
+    "file before text": {
+        "chat_template.jinja": CHAT,
+        "tokenizer_config.json": {"chat_template": "{{ messages }}"},
+    },
+}
+
+
+def save(files, folder):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def chat_base(tmp_path):
+    """Return a base with a chat template of its own, as a file."""
+    base = shutil.copytree(nano.folder(), tmp_path / "base")
+    (base / adapters.CHAT_TEMPLATE).write_text("{% for m in messages %}{{ m['role'] }}{% endfor %}")
+    return base
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_chat_template_is_used_in_whichever_form_it_was_saved(run, lora, chat_base, form, alone):
+    folder = lora(alone=alone, template="" if not alone else CHAT)
+    if alone:
+        (folder / adapters.CHAT_TEMPLATE).unlink()
+    save(FORMS[form], folder)
+    inputs = resolved(folder, target=str(chat_base))
+    assert inputs.form.without_input == TURN.format("{instruction}")
+    assert any("a chat template of its own" in text for text in inputs.audited.tokenizer_caveats)
+    engine, _ = access.load_engine(inputs.audited, inputs.form, inputs.request)
+    assert engine.prompt_starts["template"] == engine.tokenize(["<s>[user] "])[0].ids
+
+
+def test_templates_of_which_none_is_the_default_are_told_of(run, lora):
+    folder = lora(alone=True)
+    (folder / adapters.CHAT_TEMPLATE).unlink()
+    save({"tokenizer_config.json": listed(tool_use=CHAT, rag=CHAT)}, folder)
+    caveats = " ".join(resolved(folder).audited.tokenizer_caveats)
+    assert "a chat template of its own" in caveats
+    assert "renders no single message, and was not used" in caveats
+
+
+@pytest.mark.parametrize("form", ["processor", "files"])
+def test_an_import_keeps_every_form_of_a_chat_template(run, lora, tmp_path, form):
+    folder = lora(tmp_path / "src/round_1", template="")
+    save(FORMS[form], folder)
+    assert run("import", "src", "made", "--base", nano.BASE).code == 0
+    table = json.loads((tmp_path / "made/federation.json").read_text())
+    assert table["template"]["without_input"] == TURN.format("{instruction}")
+    assert {f"rounds/001/global/{name}" for name in FORMS[form]} <= table["files"].keys()
+    assert resolved(None, target="made").audited.chat_template is not None
+
+
 def test_what_is_the_bases_changes_and_says_nothing(run, lora):
     inputs = resolved(lora(eos="", template=""))
     assert inputs.audited.tokenizer is None
@@ -222,4 +291,12 @@ def test_another_saved_tokenizer_is_another_adapter_to_a_resumed_audit(lora):
     folder = lora()
     before = adapters.fingerprint(folder)
     (folder / adapters.CHAT_TEMPLATE).write_text("{{ messages }}")
+    assert adapters.fingerprint(folder) != before
+
+
+@pytest.mark.parametrize("form", ["processor", "file"])
+def test_another_template_in_another_form_is_another_adapter_too(lora, form):
+    folder = lora()
+    before = adapters.fingerprint(folder)
+    save(FORMS[form], folder)
     assert adapters.fingerprint(folder) != before

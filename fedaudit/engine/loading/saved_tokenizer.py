@@ -15,7 +15,7 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.loading import checkpoint, quarantine
-from fedaudit.federation import adapters
+from fedaudit.federation import adapter_origin, adapters
 
 NAME = "chat_template"
 """The name of a prompt template that is an adapter's chat template."""
@@ -78,16 +78,24 @@ def _rendered(folder: Path, base: Path, _version: tuple[int, ...]) -> PromptTemp
 
 
 def write(folder: Path, base: Path, out: Path) -> None:
-    """Write into `out` the tokenizer files beside an adapter, with the base's for what it lacks."""
+    """Write into `out` the tokenizer files beside an adapter, with the base's for what it lacks.
+
+    The adapter's default chat template is written as the file that transformers reads before any
+    other form, the base's included.
+    """
     checkpoint.check_files(folder)
-    names = adapters.tokenizer_files(folder)
+    names, templates = adapters.tokenizer_files(folder), adapter_origin.chat_templates(folder)
     sources = [(base / "config.json", "config.json")]
     if not set(names) & set(adapters.VOCABULARY):
-        sources += [(base / name, name) for name in adapters.tokenizer_files(base)]
+        kept = adapters.tokenizer_files(base)
+        kept = [name for name in kept if not (templates and adapters.is_chat_template(name))]
+        sources += [(base / name, name) for name in kept]
     sources += [(folder / name, name) for name in names]
-    out.mkdir(exist_ok=True)
     for path, name in sources:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, out / name)
+    if "default" in templates and not any(name.endswith(".jinja") for name in names):
+        (out / adapters.CHAT_TEMPLATE).write_text(templates["default"], "utf-8", newline="")
 
 
 @contextmanager
