@@ -54,6 +54,8 @@ _WRAPPED = re.compile(
 )
 """Parts that FSDP, activation checkpointing and torch.compile leave in tensor names."""
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
+_MAGNITUDE = re.compile(r"(\.lora_magnitude_vector)(?:\.[^.]+)?(?:\.weight)?$")
+"""DoRA's magnitudes, which PEFT keeps as a module's weight and saves without its name."""
 
 
 def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
@@ -263,8 +265,8 @@ def canonical(name: str) -> str:
 
     Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`) or infix (FSDP's
     `_fsdp_wrapped_module.`), a missing or doubled `base_model.model.`, and the adapter's name as
-    infix (`lora_A.default.weight`).
+    infix (`lora_A.default.weight`). DoRA's `lora_magnitude_vector` has no `.weight`.
     """
     _, wrapped, inner = (name := _WRAPPED.sub("", name)).rpartition(_ROOT)
     name = _ROOT + (inner if wrapped else name.removeprefix("module."))
-    return _INFIX.sub(r"\1", name)
+    return _MAGNITUDE.sub(r"\1", _INFIX.sub(r"\1", name))

@@ -5,6 +5,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+import tiny_models
 import torch
 from peft import LoraConfig, PeftModel
 from safetensors.torch import load_file, save_file
@@ -156,6 +157,18 @@ def test_canonical_names_stay(adapter):
     )
     assert tuple(map(adapters.canonical, kept)) == kept
     assert adapters.canonical(f"{kept[0]}.default") == kept[0]
+
+
+@pytest.mark.parametrize("end", ["", ".weight", ".default", ".default.weight", ".Adapter_0.weight"])
+def test_magnitudes_of_dora_are_known_under_a_parameters_name(end, fresh_base, base, tmp_path):
+    folder = tiny_models.write(base, tmp_path / "dora", target_modules=["q_proj"], use_dora=True)
+    wanted = scores(fresh_base, folder)
+    given = load_file(folder / adapters.WEIGHTS)
+    assert any(name.endswith("lora_magnitude_vector") for name in given)
+    names = {n: n.replace("magnitude_vector", f"magnitude_vector{end}") for n in given}
+    save_file({names[n]: tensor for n, tensor in given.items()}, folder / adapters.WEIGHTS)
+    assert scores(deepcopy(base), folder) == wanted
+    assert adapters.read(folder).keys() == given.keys()
 
 
 def test_two_adapters_in_one_file_are_refused(rewritten):
