@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedaudit.audit.request import AuditRequest
@@ -82,7 +85,22 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
 
 def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
-    """Print what an audit would ask, and the time that it would take on this machine."""
+    """Print what an audit would ask, and the time that it would take on this machine.
+
+    A target of another framework is imported for that into a folder that is removed again.
+    """
+    from fedaudit.audit.session import native_target
+
+    with TemporaryDirectory(prefix="fedaudit-") as scratch:
+        target = native_target(request.target, request.template, Path(scratch), lambda _: None)
+        imported = request.target if target != request.target else None
+        return _print_native_cost(replace(request, target=target), reader, imported)
+
+
+def _print_native_cost(
+    request: AuditRequest, reader: "InputReader | None", imported: str | None
+) -> int:
+    """Print the cost of a request; `imported` is the foreign folder that its target came from."""
     from fedaudit.api.cost import Cost
     from fedaudit.api.errors import InputError
     from fedaudit.api.records import Target
@@ -98,9 +116,12 @@ def _print_cost(request: AuditRequest, reader: "InputReader | None") -> int:
     if cost == Cost():
         raise InputError("There is nothing to ask: no personal data was found in the records.")
     models = "tuned model and its base" if audited.untuned else "model"
+    adapter = audited.adapter_name or "none"
+    if imported:
+        adapter = f"of round {audited.round} of {imported}, which the audit imports first"
     print_lines(
         [
-            f"Model: {audited.base}, adapter {audited.adapter_name or 'none'}",
+            f"Model: {audited.base}, adapter {adapter}",
             f"Asked of the {models}{' each' if audited.untuned else ''}: {cost.describe()}",
             *space_lines(cost, audited, request),
         ]

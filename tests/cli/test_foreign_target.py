@@ -83,6 +83,19 @@ def test_a_foreign_folder_is_a_target_and_is_imported_once(run, tmp_path):
     assert (kept / "federation.json").stat().st_mtime_ns == before
 
 
+def test_a_dry_run_of_a_foreign_folder_plans_it_and_writes_nothing(run, tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    words = ("--prefixes", "ours.jsonl", "--victim", "theirs.jsonl", "--dry-run")
+    before = sorted(tmp_path.rglob("*"))
+    done = run("extract", "--target", source, *words)
+    assert done.code == 0, done
+    said = " ".join(done.out.split())
+    assert f"Model: fedaudit-nano, adapter of round 2 of {source}, which the audit" in said
+    assert "Asked of the tuned model and its base each: " in said
+    assert run("extract", "--target", source, *words, "--round", 1).code == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_template_is_that_of_the_import(run, tmp_path):
     source = flowertune(RUN, tmp_path / "src")
     places = []
