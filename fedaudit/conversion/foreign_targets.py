@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.conversion import pipeline, recognition
 from fedaudit.conversion.pipeline import FoundRun, ImportRequest
 from fedaudit.conversion.source import SourceFolder
-from fedaudit.federation import adapters
+from fedaudit.federation import adapter_origin, adapters
 from fedaudit.federation.folder import is_federation, name_rounds
 from fedaudit.system.files import make_folder
 
@@ -22,13 +22,16 @@ MODEL = "config.json"
 
 
 def may_be_foreign(folder: Path) -> bool:
-    """Tell whether a folder may be another framework's: not a federation, model or adapter."""
-    markers = (MODEL, adapters.CONFIG)
-    return (
-        folder.is_dir()
-        and not is_federation(folder)
-        and not any((folder / name).exists() for name in markers)
-    )
+    """Tell whether a folder may be another framework's: not a federation, model or adapter.
+
+    A `config.json` may be a run's own, so without a model's weights beside it an importer decides.
+    """
+    if not folder.is_dir() or is_federation(folder) or (folder / adapters.CONFIG).exists():
+        return False
+    if not (folder / MODEL).exists():
+        return True
+    whole = any(adapter_origin.is_whole_model(path.name) for path in folder.iterdir())
+    return not whole and recognition.is_known(SourceFolder(folder))
 
 
 def check_native(folder: Path) -> None:

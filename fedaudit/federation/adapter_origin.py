@@ -76,7 +76,7 @@ def merged_base_caveats(folder: Path, names: Iterable[str], base: str) -> list[s
     """
     places = {name.rpartition("/")[::2] for name in names}
     described = {place for place, name in places if place and name == "config.json"}
-    weighed = {place for place, name in places if _WEIGHTS.fullmatch(name)}
+    weighed = {place for place, name in places if is_whole_model(name)}
     whole = sorted(p for p in described & weighed if not _is_same(str(folder / p), base))
     for place in whole:
         if place.rpartition("/")[2] == "relora":
@@ -96,6 +96,11 @@ def merged_base_caveats(folder: Path, names: Iterable[str], base: str) -> list[s
             "and still names the original base: if so, the merged model is the base to audit."
         )
     return caveats
+
+
+def is_whole_model(name: str) -> bool:
+    """Tell whether a file by its name holds a whole model's weights, or a part of them."""
+    return bool(_WEIGHTS.fullmatch(name))
 
 
 def _preference_method(card: Path) -> str:

@@ -96,6 +96,30 @@ def test_a_dry_run_of_a_foreign_folder_plans_it_and_writes_nothing(run, tmp_path
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("settings", ['{"lr": 1}', '{"model_type": "llama"}', "lr = 1"])
+@pytest.mark.parametrize("write", [peft_folders, federatedscope], ids=lambda write: write.__name__)
+def test_a_runs_own_settings_do_not_make_it_a_model(run, tmp_path, write, settings):
+    source = write(RUN, tmp_path / "src")
+    (source / "config.json").write_text(settings)
+    words = ("--prefixes", "ours.jsonl", "--victim", "theirs.jsonl", "--dry-run")
+    if write is peft_folders:
+        assert run("extract", "--target", source, *words).code == 0
+    else:
+        run.refused(3, "extract", "--target", source, *words, says="does not say what its base is")
+
+
+def test_a_model_without_weights_or_with_them_is_no_foreign_folder(run, tmp_path):
+    source = tmp_path / "model"
+    peft(RUN.whole[1], source / "round_1")
+    (source / "config.json").write_text("{}")
+    (source / "pytorch_model.bin").write_bytes(b"")
+    words = ("extract", "--target", source, "--prefixes", "ours.jsonl")
+    run.refused(3, *words, says="holds no model in safetensors: pytorch_model.bin may run code")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/config.json").write_text("{}")
+    run.refused(3, *words[:2], "bare", *words[3:], says="bare holds no model in safetensors.")
+
+
 def test_a_template_is_that_of_the_import(run, tmp_path):
     source = flowertune(RUN, tmp_path / "src")
     places = []
