@@ -80,8 +80,15 @@ def discover(
     victim_file = victim or (_other(files, attacker_file) if attacker_file else None)
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
-        is_base = adapter or target == nano.BASE or path.exists()
-        missing = "" if is_base else f"There is no federation {path}.{suggest_neighbour(path)} "
+        if adapter or target == nano.BASE or path.exists():
+            missing = ""
+        elif "/" in str(target):  # a hub id: paths that are not there were refused before
+            missing = (
+                f"There is no folder {target}; if that is a model on the hub, name the adapter to "
+                "audit, too, with --adapter. "
+            )
+        else:
+            missing = f"There is no federation {path}.{suggest_neighbour(path)} "
         raise UsageError(
             f"{missing}There are no documents to attack with: name your own with --prefixes, and "
             "with --victim those that must not come out."

@@ -19,6 +19,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
         discover("federatoin", reader=InputReader())
 
 
+def test_a_model_of_the_hub_without_an_adapter_is_no_federation_that_is_missing(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    says = (
+        r"^There is no folder some/base; if that is a model on the hub, name the adapter .*--adap"
+    )
+    with pytest.raises(UsageError, match=says):
+        discover("some/base", reader=InputReader())
+
+
 @pytest.mark.parametrize("words", [("fedaudit-nano",), ("some/base", "lora")])
 def test_a_base_is_no_federation_that_is_not_there(tmp_path, monkeypatch, adapter, words):
     monkeypatch.chdir(tmp_path)
