@@ -78,5 +78,6 @@ def native_folder(
 
 def _digest(found_run: FoundRun, template: str) -> str:
     """Return a hash of everything that determines the imported federation, and nothing else."""
-    text = json.dumps([found_run.base, template, sorted(found_run.hashes().items())])
+    files = sorted(found_run.hashes().items())
+    text = json.dumps([found_run.base, template, files, found_run.notes])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

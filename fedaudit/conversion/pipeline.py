@@ -181,6 +181,11 @@ class FoundRun:
     federation: ForeignFederation
     base: str
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user must know of the files, some of which the import does not use."""
+        return (*self.federation.notes, *_links(self.run), *_empty_folders(self))
+
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of every file that an import uses, by its name in the source."""
         every = [move.adapter for move in writer.moves(self.federation)]
@@ -211,10 +216,8 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
         fits = {number: one for number, one in compared.items() if one is not None}
         weights = weights_of(list(fits.values()))
         notes = [
-            *found_run.federation.notes,
+            *found_run.notes,
             *written.notes,
-            *_links(found_run.run),
-            *_empty_folders(found_run),
             *_origin_notes(found_run),
             *restart_notes({one.round: request.out / _global_folder(one) for one in rounds}),
             *mean_notes(fits, weights),

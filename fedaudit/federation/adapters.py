@@ -72,6 +72,11 @@ def check(folder: Path, read_file: Read = read_regular) -> Mapping[str, Any]:
                 f"have its owner save it as {WEIGHTS}, or have `fedaudit import` open it, in a "
                 "process with limits."
             )
+        if part := next(folder.glob("adapter_model-*-of-*"), None):
+            raise InputError(
+                f"{folder} holds an adapter in several files ({part.name} and others), which are "
+                f"not read: save it as {WEIGHTS}."
+            )
         raise InputError(f"{folder} is not an adapter: it has no {WEIGHTS}.")
     if read_file is read_regular:  # a FileReader looks at the header before it hashes the file
         with reading_tensors(folder / WEIGHTS, LARGEST_FILE):

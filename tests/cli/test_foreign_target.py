@@ -16,6 +16,8 @@ from foreign_layouts import (
     trainer,
 )
 
+from fedaudit.conversion.foreign_targets import native_folder
+
 pytestmark = pytest.mark.usefixtures("few_controls")
 
 RUN = make_run(rounds=(1, 2))
@@ -148,6 +150,16 @@ def test_what_changes_is_imported_anew(run, tmp_path):
     peft(make_run(rounds=(3,)).whole[3], next(source.iterdir()) / "peft_3")
     _, report = extract(run, source, tmp_path / "b")
     assert report["target"]["adapter"].endswith("rounds/003/global")
+
+
+def test_what_becomes_unreadable_is_not_hidden_by_an_earlier_import(tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    before = native_folder(source, tmp_path, lambda _: None)
+    (next(source.iterdir()) / "peft_3").mkdir()
+    after = native_folder(source, tmp_path, lambda _: None)
+    for folder, said in ((before, False), (after, True)):
+        notes = json.loads((folder / "federation.json").read_text())["imported"]["notes"]
+        assert ("peft_3 is left out: it is empty." in notes) is said
 
 
 def test_what_the_files_do_not_say_is_asked_for(run, tmp_path):

@@ -136,6 +136,13 @@ FOREIGN = {
 }
 
 
+def test_an_adapter_in_several_files_is_told_of(copied):
+    (copied / adapters.WEIGHTS).rename(copied / "adapter_model-00001-of-00002.safetensors")
+    says = rf"adapter in several files \(adapter_model-00001.*save it as {adapters.WEIGHTS}"
+    with pytest.raises(InputError, match=says):
+        adapters.check(copied)
+
+
 @pytest.fixture(scope="module")
 def wanted(base, adapter):
     return scores(deepcopy(base), adapter)
