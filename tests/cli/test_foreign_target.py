@@ -91,9 +91,9 @@ def test_a_dry_run_of_a_foreign_folder_plans_it_and_writes_nothing(run, tmp_path
     before = sorted(tmp_path.rglob("*"))
     done = run("extract", "--target", source, *words)
     assert done.code == 0, done
-    said = " ".join(done.out.split())
-    assert f"Model: fedaudit-nano, adapter of round 2 of {source}, which the audit" in said
-    assert "Asked of the tuned model and its base each: " in said
+    said = "".join(done.out.split())  # a long path is broken anywhere
+    assert f"Model:fedaudit-nano,adapterofround2of{source},whichtheaudit" in said
+    assert "Askedofthetunedmodelanditsbaseeach:" in said
     assert run("extract", "--target", source, *words, "--round", 1).code == 0
     assert sorted(tmp_path.rglob("*")) == before
 
