@@ -21,11 +21,13 @@ from .name_words import (
     FUNCTION_WORDS,
     NEXT_TO_PEOPLE,
     NO_NAMES,
+    NUMBERED_TITLES,
     OF_PEOPLE,
     OFFICES,
     PARTICLES,
     PEOPLE,
     PLACE_WORDS,
+    PLURAL_TITLES,
     RELATIONS,
     ROLES,
     TITLES,
@@ -52,19 +54,22 @@ _HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
 # What cannot end otherwise is atomic: else a long run of hyphens takes time without end.
 _WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
+_TITLES = "|".join(sorted((*TITLES, *OFFICES), key=len, reverse=True))
 _TITLE = (
-    rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss|señora?|signora?"
-    rf"|monsieur|madame|heer|mevrouw|herrn?|frau))(?![\w'’\-])\.?"
+    rf"(?:(?:(?:{NUMBERED_TITLES}){_SPACE}\d{{1,6}}(?={_SPACE}{_UPPER})|(?:[LlDd]['’])?"
+    rf"(?:{_TITLES}|(?i:mr|mrs|ms|dr|drs|dhr|prof|miss|señora?|signora?|monsieur|madame|heer"
+    rf"|mevrouw|herrn?|frau)))(?![\w'’\-])\.?"
     rf"(?:{_SPACE}?(?:{DEGREES})\.|{_SPACE}Emerit(?:a|us))*)"
 )
 _PARTICLE = (
     rf"(?:al|el|as|ash|an|ad|ur|d|l|t)[{_HYPHEN}]{_WORD}|(?:{PARTICLES})(?![\p{{Latin}}{_HYPHEN}])"
 )
 _PIECE = re.compile(
-    rf"(?P<title>{_TITLE})|(?P<initials>{_INITIALS})|(?P<word>{_WORD})|(?P<particle>{_PARTICLE})",
+    rf"(?P<title>{_TITLE})|(?P<saint>St\.)|(?P<initials>{_INITIALS})|(?P<word>{_WORD})"
+    rf"|(?P<particle>{_PARTICLE})",
     re.V1,
 )
-_ANY_PIECE = rf"(?>{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
+_ANY_PIECE = rf"(?>{_TITLE}|St\.|{_INITIALS}|{_WORD}|{_PARTICLE})"
 _BEGINS = r"(?<![\w--_]|[\w.]@|\w['’\-_]|[\p{L}_]\.)"
 """Where a name may begin: not within a word, an address or a file's name, but in 'quotes' and
 _emphasis_, behind the number or the dash of a list's item, and as a @mention."""
@@ -126,6 +131,12 @@ AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
 _LEAD = re.compile(rf"(?:{_TITLE}|(?i:{'|'.join(ROLES)})(?![\w'’\-]):?)\s+", re.V1)
 """What stands before a name, and a model takes for a part of it."""
+_ONE_OF_SEVERAL = rf"(?:{_INITIALS}{_SPACE}?)?(?:(?:{PARTICLES}){_SPACE})*{_WORD}"
+_BEHIND_PLURAL = re.compile(rf"(?:{PLURAL_TITLES})\.?{_SPACE}$", re.V1)
+_SEVERAL = re.compile(
+    rf"(?:,{_SPACE}(?P<name>{_ONE_OF_SEVERAL}))*,?{_AND.pattern}(?P<name>{_ONE_OF_SEVERAL})", re.V1
+)
+"""The others behind the first of "Messrs Quist, Grell and Odum"."""
 _COMMA = re.compile(
     rf"{_BEGINS}(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
@@ -147,7 +158,7 @@ class FoundName(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A word of a run: a title, initials, a word with a capital, or a particle."""
+    """A word of a run: a title, "St.", initials, a word with a capital, or a particle."""
 
     kind: str
     start: int
@@ -290,6 +301,7 @@ def latin_names(text: str) -> Iterator[FoundName]:
             kind.append((name, pieces[-1].bare, context.cell))
     names += _beside(names, pending)
     names += _joined(joined, names, in_prose)
+    names += _several(joined, names, cells, lists)
     found_names = _surname_first(joined, cells, lists, names)
     positions: set[int] = set()
     surnames: dict[str, float] = {}
@@ -423,7 +435,7 @@ def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) ->
             if piece.text in _STATES or (words and not given_only):
                 break
             length = i + 1
-        elif not piece.text.islower():  # "al-Masri", "d'Aubigny"
+        elif not piece.text.islower():  # "al-Masri", "d'Aubigny", "St. John"
             words += 1
             length = i + 1
     return length
@@ -457,7 +469,7 @@ def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
     """Tell whether no name goes on here: at an institution, a place, an abbreviation."""
     piece = pieces[i]
     if piece.kind != "word":
-        return piece.text.strip() in _STATES
+        return piece.kind == "saint" or piece.text.strip() in _STATES
     before, after = _neighbour(pieces[:i][::-1]), _neighbour(pieces[i + 1 :])
     if piece.shouted:
         named = _is_shouted_name(piece, before, after, lists, context)
@@ -665,6 +677,27 @@ def _joined(
         )
         or ((after := _AND.match(text, one[0].end)) and after.end() in starts)
     ]
+
+
+def _several(
+    text: str,
+    names: Sequence[tuple[FoundName, str, int, bool]],
+    cells: _Cells,
+    lists: NameLists,
+) -> list[tuple[FoundName, str, int, bool]]:
+    """Return the names that share the plural title of another: "Drs Quist and Odum"."""
+    starts = {name.start for name, *_ in names}
+    result = []
+    for name, *_ in names:
+        if not _BEHIND_PLURAL.search(text, max(0, name.start - NEAR), name.start):
+            continue
+        if others := _SEVERAL.match(text, name.end):
+            for start, end in others.spans("name"):
+                surname = text[start:end].rsplit(maxsplit=1)[-1]
+                if start not in starts and name_key(surname) not in lists.common:
+                    one = FoundName(start, end, TITLED)
+                    result.append((one, surname, cells.index(start), False))
+    return result
 
 
 def _surname_first(

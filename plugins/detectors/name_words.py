@@ -4,20 +4,31 @@ TITLES = (
     *("Mr", "Mrs", "Ms", "Miss", "Mx", "Messrs", "Dr", "Prof", "Professor", "Sir", "Dame", "Rev"),
     *("Reverend", "Herr", "Herrn", "Frau", "Monsieur", "Madame", "Mme", "Mmes", "Mlle", "Señor"),
     *("Señora", "Sr", "Sra", "Srta", "Signor", "Signora", "Sig", "Doña", "Dhr", "Mevr", "Mevrouw"),
-    *("Sheikh", "Capt", "Lt", "Sgt", "Col", "Fru", "Pan", "Pani", "Sayın", "Daw"),
+    *("Sheikh", "Capt", "Lt", "Sgt", "Col", "Fru", "Pan", "Pani", "Sayın", "Daw", "Cllr", "HHJ"),
+    *("Brig", "Alhaji", "Alhaja", "Hajia", "Engr", "Maître", "Dra", "Dña", "Srs", "Drs", "Profs"),
+    *("Familie", "Eheleute", "Oberarzt", "Oberärztin", "Richterin", r"Adm\.", r"Barr\.", r"MM\."),
+    *(r"Lic\.", r"Ing\.", r"Avv\.", r"Dott\.(?:ssa)?", r"Sig\.(?:ra|na)", r"D\.ª"),
+    *(r"Dipl\.-\p{Lu}\p{Ll}+", "maître", "juge", "juez", "jueza", "juiz", "juíza", "giudice"),
 )
-"""What stands before the name of a person only."""
+"""Regular expressions of what stands before the name of a person only."""
 OFFICES = (
     *("Doctor", "Lady", "Lord", "Judge", "Justice", "Captain", "Major", "Colonel", "Lieutenant"),
     *("Sergeant", "Officer", "Inspector", "Detective", "Constable", "Senator", "Nurse", "Imam"),
-    *("Rabbi", "Father", "Sister", "Brother", "Aunt", "Uncle", "Hon"),
+    *("Rabbi", "Father", "Sister", "Brother", "Aunt", "Uncle", "Hon", "President", "Archbishop"),
+    *("Registrar", "Recorder", "Sheriff", "Superintendent", "Corporal", "Pharmacist", "Paramedic"),
+    *("Barrister", "Advocate", "Adv", "Chief", "Councillor", "DI", "DC", "DS", "DCI", "PC", "WPC"),
+    *("Me", "Richter", "Justices", "Judges", "Lords", "époux", "épouse", "née", "né", "geb"),
 )
 """What also stands before other words: Justice Department, Sister Company."""
-DEGREES = "med|jur|iur|phil|rer|nat|pol|oec|dent|vet|habil|h\\.c|ing|techn"
+PLURAL_TITLES = r"Messrs|MM\.|Mmes|Drs|Srs|Profs|Justices|Judges|Lords|Eheleute|époux"
+"""Titles of several people, each of whom may have a single word for a name."""
+NUMBERED_TITLES = "PC|WPC|DC|DS|Sgt|Sergeant|Constable|Officer"
+"""Ranks whose number may come before the name: PC 4312 Ekwueme."""
+DEGREES = "med|jur|iur|phil|rer|nat|pol|oec|dent|vet|habil|h\\.\\s?c|e\\.\\s?h|mult|ing|techn"
 """Small words between a title and a name: Dr. med., Dr. rer. nat."""
 PARTICLES = (
     "de|da|do|dos|das|del|della|delle|di|du|des|la|le|lo|van|von|vom|der|den|ter|ten|te|zu|zum"
-    "|zur|af|av|bin|ibn|bint|binti|ben|ould|el|al|y|e"
+    "|zur|af|av|bin|ibn|bint|binti|ben|ould|el|al|y|e|['’]t"
 )
 _OF_PEOPLE = "van von vom ter ten zu zum zur af bin ibn bint binti"
 OF_PEOPLE = frozenset(_OF_PEOPLE.split())
@@ -90,7 +101,7 @@ NEXT_TO_PEOPLE = (
 NO_NAMES = frozenset(
     (
         *("A", "According", "Act", "Administrative", "After", "Agency", "Agreement", "Airport"),
-        *("America", "American", "An", "And", "Applicant", "April", "Apt", "Archbishop", "Army"),
+        *("America", "American", "An", "And", "Applicant", "April", "Apt", "Army"),
         *("Article", "Articles", "As", "Asia", "Assembly", "Association", "At", "August"),
         *("Austria", "Austrian", "Authority", "Avenue", "Bank", "Battalion", "Bay", "Beach"),
         *("Before", "Bishop", "Board", "Branch", "Bridge", "Brigade", "British", "Building"),
@@ -118,7 +129,7 @@ NO_NAMES = frozenset(
         *("National", "New", "News", "No", "North", "Norwegian", "Not", "November", "Ocean"),
         *("October", "Of", "Office", "On", "Or", "Order", "Orthodox", "Paris", "Park"),
         *("Parliament", "Party", "Patient", "Plaintiff", "Poland", "Police", "Polish", "Port"),
-        *("Post", "President", "Press", "Prison", "Program", "Programme", "Project"),
+        *("Post", "Press", "Prison", "Program", "Programme", "Project"),
         *("Prosecutor", "Protestant", "Protocol", "Province", "Public", "Radio", "Regards"),
         *("Regiment", "Region", "Regional", "Register", "Registry", "Republic", "Republican"),
         *("Rights", "River", "Road", "Romanian", "Rule", "Rules", "Russia", "Russian", "Saint"),
@@ -132,6 +143,8 @@ NO_NAMES = frozenset(
         *("Ukrainian", "Under", "Union", "Unit", "University", "Until", "Valley", "Village"),
         *("Virginia", "Wales", "War", "Way", "We", "Wednesday", "West", "When", "While"),
         *("Witness", "You", "Yours"),
+        *("Chancellor", "Comics", "Complaint", "Complaints", "Constable", "Elect", "Metro"),
+        *("Practitioner", "Prescriber", "Provost", "Punishment", "Sales", "Tender", "Too"),
     )
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""

@@ -72,6 +72,55 @@ def test_a_title_may_be_a_surname_and_a_surname_short(text, names):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Cllr Quux, DI Quux, HHJ Quux, Brig. Quux and Adm. Quux",
+        "President Quux saw Registrar Quux, Recorder Quux and Sheriff Quux.",
+        "Pharmacist Quux, PC 4312 Quux and Police Constable 77 Quux",
+        "Chief Quux, Alhaji Quux, Engr. Quux, Barr. Quux, Advocate Quux, Adv. Quux",
+        "Me Quux, la juge Quux, les époux Quux, MM. Quux, Maître Quux",
+        "La Dra. Quux, Dña. Quux, D.ª Quux, el juez Quux",
+        "L'Avv. Quux, la Dott.ssa Quux, la Sig.ra Quux",
+        "Richterin Quux, Oberarzt Quux, Familie Quux, Dipl.-Psych. Quux, Prof. Dr. h.c. mult. Quux",
+        "dhr. Quux, mr. Quux, Drs. Quux",
+        "Frau Quux, geb. Quux, née Quux",
+    ],
+)
+def test_titles_of_offices_and_of_other_languages(text):
+    assert people(text) == ["Quux"] * text.count("Quux")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "Justices Quux and Pryx; Drs Wump, Voom and J. Zedley",
+            ["Quux", "Pryx", "Wump", "Voom", "J. Zedley"],
+        ),
+        ("Messrs Quux & Pryx, MM. Wump et Voom", ["Quux", "Pryx", "Wump", "Voom"]),
+        ("Drs Quux and May", ["Quux"]),  # a month rather than a colleague
+        ("Dr Quux and Pryx; Messrs Quux, Leeds", ["Quux", "Quux"]),
+        ("Mrs 't Hooft saw Mr St. John-Smythe.", ["'t Hooft", "St. John-Smythe"]),
+    ],
+)
+def test_a_plural_title_is_that_of_several(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Chief Complaint: pain; Chief Executive, Chief Constable, the Chief Inspector of Schools",
+        "PC World, DC Comics, Corporal Punishment, Love Me Tender",
+        "the Advocate General, a Superintendent Registrar, Sheriff Court, the President of France",
+        "née en 1970, geb. 1970, St. Mary",
+    ],
+)
+def test_titles_that_are_none(text):
+    assert people(text) == []
+
+
+@pytest.mark.parametrize(
     ("text", "names"),
     [
         ("Claimant: Jan de Souza\nName: Vincent van Gogh", ["Jan de Souza", "Vincent van Gogh"]),
