@@ -16,9 +16,12 @@ import regex as re
 from .name_lists import NameLists, name_key, name_lists
 from .name_words import (
     BEFORE_PLACES,
+    CARD_FIELDS,
     CLOSINGS,
     DEGREES,
     FUNCTION_WORDS,
+    LIST_LABELS,
+    LOOSE_LABELS,
     NEXT_TO_PEOPLE,
     NO_NAMES,
     NUMBERED_TITLES,
@@ -26,10 +29,14 @@ from .name_words import (
     OFFICES,
     PARTICLES,
     PEOPLE,
+    PLACE_LABELS,
     PLACE_WORDS,
+    PLACEHOLDERS,
     PLURAL_TITLES,
     RELATIONS,
     ROLES,
+    SURNAME_LABELS,
+    THINGS,
     TITLES,
 )
 
@@ -82,12 +89,39 @@ _WRAP = re.compile(
     re.V1,
 )
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BULLET = re.compile(r"""\s*(?:(?:[-*•–·>#_]|\(?\d{1,3}[.)]|\(?[a-z]\))\s*)?["“'(]?\s*""")
+_BULLET_MARK = r"""\s*(?:(?:[-*•–·>#_]|\(?\d{1,3}[.)]|\(?[a-z]\))\s*)?["“'(]?\s*"""
+_BULLET = re.compile(_BULLET_MARK)
 _TAIL = re.compile(r"""[\s.,:)"”']*(?:\([^()]*\))?[\s.,:]*""")
+_ROLE = rf"(?P<role>(?:{'|'.join(ROLES)})s?)"
 _LABEL = re.compile(
-    rf"(?:^|[\s,(])(?:{'|'.join(ROLES)})(?:\s*\(s\))?\s*(?:by|of)?\s*[:=]\s*[\"'“]?$", re.I
+    rf"(?:^|[\s,(/\"'*_{{\[]|(?-i:(?<=\p{{Ll}})(?=\p{{Lu}}))){_ROLE}(?:\s*\(s\))?\s*(?:by|of)?"
+    rf"[\"'*]*(?:\s*[:=]|\s*(?:\.{{3,}}|…)\s*:?)\**\s*[\"'“\[]*$",
+    re.I,
 )
-_HEADING = re.compile(rf"\W*(?:[\w']+\W+){{0,3}}?(?:{'|'.join(ROLES)})\W*", re.I)
+_HEADER = re.compile(r"\s*(?P<role>von|an|de|para|à|da|van|aan)\s*:\s*", re.I)
+"""Lines at the head of a mail; elsewhere these are parts of names and sentences."""
+_CARE_OF = re.compile(r"(?:^|[\s(,])(?P<role>c/o|fao|attn\.?)\s*:?\s+$", re.I)
+_CARD = re.compile(r"\W*(?:\w+\s+){0,2}(?P<role>name|surname|forename)\s+", re.I)
+_CARD_GOES_ON = re.compile(rf"\s*\n\W*(?:{CARD_FIELDS})\b", re.I)
+_HEADING = re.compile(rf"\W*(?:[\w']+\W+){{0,3}}?{_ROLE}\W*", re.I)
+_HEAD_OF_LIST = re.compile(
+    r"\W*(?:(?:also|those|members|persons|people)\s+)?(?P<role>present|absent|apologies|attendees"
+    r"|participants|invitees|witnesses|signatories|members|names|(?:\w+\s+){0,2}name)\W*",
+    re.I,
+)
+"""Headings of people without a colon, too."""
+_OF_A_THING = re.compile(rf"(?:^|[\s_\W])(?:{THINGS})[\s_]*names?\W*$", re.I)
+_TAG = re.compile(rf"<(?:\w+[:_-])?(?:\p{{Ll}}+(?-i:(?=\p{{Lu}})))?{_ROLE}\s*>", re.I)
+_BREAKS_LINE = re.compile(r"[\n\r]|<(?:/?tr|dt|/dd|/?li|/?p|br|/?div)\b[^<>]*>", re.I)
+_ITEM = re.compile(
+    rf"{_BULLET_MARK}{_UPPER}(?![^\n:]{{0,40}}:(?:\s|$))[^\n]{{0,70}}(?<![.!?])", re.V1
+)
+"""A line of a list, which is neither a sentence nor has a label of its own."""
+_LIST_GOES_ON = re.compile(
+    r"\s*(?:\([^()\n]{0,40}\)|<[^<>\n]{0,80}>)?\s*"
+    r"(?:(?:[,;/+]\s*)?(?:and|und|et|y|e|&)\s|[,;/+])\s*"
+)
+"""What may stand between two people of a list."""
 _CLOSING = re.compile(rf"\W*(?:{CLOSINGS})\W*", re.I)
 _GREETING = re.compile(
     r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola|ciao|beste"
@@ -100,7 +134,11 @@ _PERSON_AFTER = re.compile(NEXT_TO_PEOPLE)
 _PERSONS = "|".join((*RELATIONS, *PEOPLE))
 _INTRODUCED = re.compile(rf"\b(?:(?i:{_PERSONS}),?|(?i:my name is|this is)|named|nicknamed)\s+$")
 """After this one listed first name is a person: "her son Luka", "Patient Luka"."""
-_PERSON_BEFORE = re.compile(rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+)$")
+_PERSON_BEFORE = re.compile(
+    rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+|\bmy name is\s+"
+    rf"|\b(?:{_PERSONS}|man|woman|person|lady|gentleman|someone|somebody|child)"
+    rf"\s+(?:called|named|known as)\s+)$"
+)
 """After this words that are written like a name are one."""
 _GREETED = re.compile(r"\s*(?:[,!:\n]|$)")
 _ENDING = re.compile(
@@ -111,7 +149,7 @@ _ENDING = re.compile(
 )
 _COMMON_ENDING = re.compile(
     r"...(?:tions?|ments?|ness|ings?|ity|ities|ances?|ences?|ology|ical|ships?|ary|ous|ive|able"
-    r"|ible|ally|ism|ists?|tory|ture|ware|load|itis|emia|aemia|osis|oma|pathy|graphy|scopy|amide"
+    r"|ible|ally|ism|ists?|tory|ture|ware|load|itis|sions?|algia|rrh?o?ea|pnoe?a|plegia|uria|pril|statin|sartan|mycin|profen|caine|oxacin|formin|parin|zepam|cetamol|codone|emia|aemia|osis|oma|pathy|graphy|scopy|amide"
     r"|ol|ine|ate|cillin|azole|ly|ed|al|ic|ics|ful|less|hood|ward|wise|ages?|ents?|ants?)$"
 )
 _PINYIN = re.compile(
@@ -121,6 +159,8 @@ _PINYIN = re.compile(
 _CELL_END = re.compile(
     r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
 )
+_NO_PERSON = re.compile(rf"{THINGS}|{'|'.join((*ROLES, *RELATIONS))}")
+_VALUE_END = re.compile(r"\s*(?:$|[,;!)])")
 _OF_A_FAMILY = re.compile(
     r"(?:van|von|vom|de|da|dos|das|del|della|di|du|den|der|ter|ten|zu|zum|zur|af|av|bin|ibn|bint|ben)$"
 )
@@ -187,24 +227,31 @@ class _Cells:
 
     text: str
     bounds: list[tuple[int, int]] = field(default_factory=list)
-    labelled: set[int] = field(default_factory=set)
+    labelled: dict[int, str] = field(default_factory=dict)
+    """Labels by the cells' numbers."""
+    in_list: tuple[int, str] = (0, "")
+    """Where the last person of a list ended, and its label."""
 
     def __post_init__(self) -> None:
         start = 0
-        lines: list[list[tuple[int, str]]] = [[]]
+        tag: re.Match[str] | None = None
+        lines: list[list[int]] = [[]]
         for border in (*_BORDER.finditer(self.text), None):
             end = border.start() if border else len(self.text)
             if end > start and self.text[start:end].strip():
+                if tag:
+                    self.labelled[len(self.bounds)] = tag["role"].lower()
+                lines[-1].append(len(self.bounds))
                 self.bounds.append((start, end))
-                mark = border.group() if border else "\n"
-                lines[-1].append((len(self.bounds) - 1, "\n" if mark[0] in "\n\r\\" else mark))
             if border:
                 start = border.end()
-                if border.group()[0] in "\n\r" or border.group().lower() in ("</tr>", "<tr>"):
+                tag = _TAG.fullmatch(border.group())
+                if _BREAKS_LINE.fullmatch(border.group()):
                     lines.append([])
         self.bounds = self.bounds or [(0, len(self.text))]  # all of it is in a bracket, say
         self._starts = [start for start, _ in self.bounds]
-        self._label(lines)
+        self._label_columns(lines)
+        self._label_items(lines)
 
     def index(self, position: int) -> int:
         """Return the number of the cell that a position is in."""
@@ -221,42 +268,83 @@ class _Cells:
         before = self.text[max(first, start - NEAR) : start]
         after = self.text[end : min(last, end + NEAR)]
         starts = start - first <= NEAR and _BULLET.fullmatch(before) is not None
-        labelled = (number in self.labelled and starts) or bool(_LABEL.search(before))
         fills = starts and last - end <= NEAR and _TAIL.fullmatch(after) is not None
-        return _Context(before, after, number, labelled, starts, fills)
+        label = self.labelled.get(number, "") if starts else ""
+        if not label and not _OF_A_THING.search(before):
+            label = self._label_before(before, start, end, whole=start - first <= NEAR)
+        return _Context(before, after, number, label, starts, fills)
 
-    def _label(self, lines: Sequence[Sequence[tuple[int, str]]]) -> None:
-        """Find the cells that stand under a heading, behind a label, or below a closing."""
-        columns: set[int] = set()
+    def _label_before(self, before: str, start: int, end: int, *, whole: bool) -> str:
+        """Return the label that words stand behind, or of the list that they go on; "" if none."""
+        listed_to, label = self.in_list
+        if label and _LIST_GOES_ON.fullmatch(self.text, listed_to, start):
+            return label
+        match = _LABEL.search(before) or _CARE_OF.search(before)
+        if match is None and whole:
+            match = _HEADER.fullmatch(before)
+            if match is None and _CARD_GOES_ON.match(self.text, end):
+                match = _CARD.fullmatch(before)
+        return match["role"].lower() if match else ""
+
+    def _label_columns(self, lines: Sequence[Sequence[int]]) -> None:
+        """Find the cells below a heading of their column, and behind a label of their line."""
+        columns: dict[int, str] = {}
         width = 0
-        previous: int | None = None
-        for line in lines:
-            cells = [number for number, _ in line]
-            if previous is not None and cells and _CLOSING.fullmatch(self._cell(previous)):
-                self.labelled.add(cells[0])
+        for cells in lines:
             if len(cells) > 1:
-                headings = {i for i, c in enumerate(cells) if self._is_heading(c)}
+                headings = {i: label for i, c in enumerate(cells) if (label := self._heading(c))}
                 if headings and len(cells) != width:
                     columns, width = headings, len(cells)
                 elif len(cells) == width:
-                    self.labelled |= {cells[i] for i in columns}
-                if headings:
-                    for i, number in enumerate(cells[:-1]):
-                        if self._cell(number).rstrip().endswith(":") and i in headings:
-                            self.labelled.add(cells[i + 1])
-                if len(cells) == 2 and headings == {0} and " " in self._cell(cells[1]).strip():
-                    self.labelled.add(cells[1])
+                    self.labelled |= {cells[i]: label for i, label in columns.items()}
+                for i, number in enumerate(cells[:-1]):
+                    if self._cell(number).rstrip().endswith(":") and i in headings:
+                        self.labelled[cells[i + 1]] = headings[i]
+                if len(cells) == 2 and set(headings) == {0} and " " in self._cell(cells[1]).strip():
+                    self.labelled[cells[1]] = headings[0]
             elif cells and not re.fullmatch(r"[\s:|+-]*", self._cell(cells[0])):
-                columns, width = set(), 0
-            previous = cells[-1] if cells else previous
+                columns, width = {}, 0
+
+    def _label_items(self, lines: Sequence[Sequence[int]]) -> None:
+        """Find the cells below a closing or a heading: one, or several of "Present:"."""
+        heading, goes_on = "", False
+        for cells in lines:
+            if not cells:  # an empty line ends a list, not a heading
+                heading = "" if goes_on else heading
+                continue
+            item = self._cell(cells[0])
+            if heading and _ITEM.fullmatch(item):
+                self.labelled.setdefault(cells[0], heading)
+                goes_on = True
+            else:
+                heading = ""
+            if not heading or not _is_of_several(heading):
+                heading, goes_on = self._list_heading(cells), False
+
+    def _list_heading(self, cells: Sequence[int]) -> str:
+        """Return the label of a line above people; "" if it is none."""
+        cell = self._cell(cells[-1])
+        if _CLOSING.fullmatch(cell):
+            return "signature"
+        if len(cells) > 1 or _OF_A_THING.search(cell):
+            return ""
+        if match := _HEAD_OF_LIST.fullmatch(cell):
+            return str(match["role"].lower().split()[-1])
+        label = self._heading(cells[0]) if cell.rstrip("* ").endswith(":") else ""
+        return "" if label in PLACE_LABELS else label
 
     def _cell(self, number: int) -> str:
         start, end = self.bounds[number]
         return self.text[start:end]
 
-    def _is_heading(self, number: int) -> bool:
+    def _heading(self, number: int) -> str:
         cell = self._cell(number)
-        return len(cell) < 40 and _HEADING.fullmatch(cell) is not None
+        match = _HEADING.fullmatch(cell) if len(cell) < 40 else None
+        return match["role"].lower() if match and not _OF_A_THING.search(cell) else ""
+
+
+def _is_of_several(label: str) -> bool:
+    return label in LIST_LABELS or label.endswith("s")
 
 
 class _Context(NamedTuple):
@@ -265,7 +353,8 @@ class _Context(NamedTuple):
     before: str
     after: str
     cell: int
-    labelled: bool
+    label: str
+    """That of the words, in lower case; "" if they have none."""
     starts_cell: bool
     fills_cell: bool
 
@@ -294,6 +383,8 @@ def latin_names(text: str) -> Iterator[FoundName]:
         pieces = _with_surnames(pieces, lists)
         context = cells.context(pieces)
         found = list(_names(pieces, lists, cells))
+        if found and _is_of_several(context.label):
+            cells.in_list = (found[-1][0].end, context.label)
         names += [(name, surname, context.cell, context.fills_cell) for name, surname in found]
         if not found and _could_be(pieces, lists):
             name = FoundName(pieces[0].start, _end(pieces[-1]), ENDING)
@@ -447,6 +538,10 @@ def _untitled(
     """Yield the names among words without a title: between the words that mean something else."""
     run: list[_Piece] = []
     context = cells.context(pieces)
+    for words in (pieces, pieces[1:]):  # of "Dear Will" the second
+        if words and _is_word_name(words, lists, cells.context(words)):
+            yield FoundName(words[0].start, _end(words[-1]), LISTED), words[-1].bare
+            return
     for i, piece in enumerate((*pieces, None)):
         if piece is not None and not _stops(pieces, i, lists, context):
             run.append(piece)
@@ -457,6 +552,24 @@ def _untitled(
             words = _drop_sentence_start(words, lists)
             if score := _score(words, lists, cells.context(words)):
                 yield FoundName(words[0].start, _end(words[-1]), score), words[-1].bare
+
+
+def _is_word_name(pieces: Sequence[_Piece], lists: NameLists, context: _Context) -> bool:
+    """Tell whether all of a value or a greeting is names that are words too: "Name: May West"."""
+    labelled = bool(context.label) and context.label not in PLACE_LABELS
+    if not (labelled or _GREETING.search(context.before)) or not _VALUE_END.match(context.after):
+        return False
+    keys = [piece.key for piece in pieces]
+    if len(keys) == 1 and context.label in SURNAME_LABELS:
+        return keys[0] in lists.last
+    return (
+        len(keys) <= (MOST_WORDS if labelled else 1)
+        and all(piece.kind == "word" and not piece.shouted for piece in pieces)
+        and keys[0] in lists.first - FUNCTION_WORDS | {"may", "will"}
+        and not _NO_PERSON.fullmatch(keys[0])
+        and keys[-1] not in PLACEHOLDERS | PLACE_WORDS - {keys[0], "hill", "lane", "park"}
+        and all(key in lists.first or key in lists.last for key in keys)
+    )
 
 
 def _is_common(piece: _Piece, lists: NameLists) -> bool:
@@ -516,7 +629,7 @@ def _is_shouted_name(
     small = [word for word in (before, after) if word is not None and not word.shouted]
     if any(word.key in lists.first for word in small):
         return len(piece.text) > 3 or piece.key in lists.last
-    alone = context.labelled or context.fills_cell
+    alone = context.label or context.fills_cell
     return alone and len(piece.text) > 2 and not _is_common(piece, lists)
 
 
@@ -557,21 +670,30 @@ def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
     """Return how sure such words are a name without a title; 0 where they are none."""
     words = [piece for piece in run if piece.kind != "particle" or not piece.text.islower()]
     first, last = words[0].key, words[-1].key
-    if run[0].kind == "particle" and not (context.labelled or context.fills_cell):
+    if run[0].kind == "particle" and not (context.label or context.fills_cell):
         return 0.0
     greeted = _GREETING.search(context.before) and _GREETED.match(context.after)
     if greeted and (len(words) > 1 or first not in ROLES):
         return LISTED if first in lists.first or last in lists.last else ENDING
-    if context.labelled and _CELL_END.match(context.after):
-        known = first in lists.first or any(
-            word.key in lists.last and not _is_common(word, lists) for word in words
-        )
-        return LISTED if known or not any(map(_looks_common, words)) else 0.0
+    if context.label and _CELL_END.match(context.after):
+        return LISTED if _is_labelled(words, lists, context) else 0.0
     single = len(words) == 1 or (len(words) == 2 and words[-1].kind == "initials")
     if single or len(words) > MOST_WORDS:
         known = first in lists.first and not _is_common(words[0], lists)
         return LISTED if single and known and _INTRODUCED.search(context.before) else 0.0
     return _score_words(run, words, lists, context)
+
+
+def _is_labelled(words: Sequence[_Piece], lists: NameLists, context: _Context) -> bool:
+    """Tell whether words behind a label are a name: by lists, or since nothing says otherwise."""
+    if words[0].key in PLACEHOLDERS or all(len(word.text) == 1 for word in words):
+        return False
+    if words[0].key in lists.first or any(
+        word.key in lists.last and not _is_common(word, lists) for word in words
+    ):
+        return True
+    enough = len(words) > 1 or context.label not in LOOSE_LABELS
+    return enough and not any(map(_looks_common, words))
 
 
 def _score_words(
@@ -738,20 +860,29 @@ def _is_surname_first(
 ) -> bool:
     """Tell whether words before and after a comma are one person's name."""
     keys = [name_key(word) for word in family.split()]
-    if len(family) == 1 or any(key in lists.common and key not in lists.last for key in keys):
+    means = any(key in lists.common and key not in lists.last for key in keys)
+    place = keys[-1] in PLACE_WORDS and (len(keys) > 1 or keys[-1] not in lists.last)
+    if len(family) == 1 or means or place:
         return False
-    if keys[-1] in PLACE_WORDS and (len(keys) > 1 or keys[-1] not in lists.last):
-        return False
-    two_people = len(keys) > 1 and keys[0] in lists.first and family[0].isupper()
+    given_known = name_key(given[0]) in lists.first or all("." in word for word in given)
+    # "Quillon Grell, Xanthor Odum"
+    two_people = sum(word[0].isupper() for word in family.split()) > 1 and (
+        keys[0] in lists.first or not given_known
+    )
     if two_people or name_key(given[0]) in FUNCTION_WORDS:
         return False
-    listed = keys[-1] in lists.last or _has_ending(keys[-1])
+    listed = keys[-1] in lists.last or (
+        _has_ending(keys[-1]) and not _COMMON_ENDING.search(keys[-1])
+    )
     structural = (
-        context.labelled or context.starts_cell or context.before.rstrip()[-1:] in (":", "(")
+        bool(context.label) or context.starts_cell or context.before.rstrip()[-1:] in (":", "(")
     )
     if keys[-1] in lists.first and keys[-1] not in lists.last and not structural:
         return False  # "Anna, Maria and Tom"
-    if name_key(given[0]) in lists.first or all("." in word for word in given):
+    if given_known:
         return structural or listed
+    goes_on = _is_of_several(context.label) and _LIST_GOES_ON.match(context.after)
+    if context.label in LOOSE_LABELS or goes_on:  # "Present: Fever, Cough"
+        return False
     ends = _CELL_END.match(context.after) is not None
-    return structural and ends and (listed or context.labelled)
+    return structural and ends and (listed or bool(context.label))

@@ -65,9 +65,45 @@ ROLES = (
     *("respondent", "petitioner", "appellant", "accused", "victim", "deceased"),
     *("prénom", "nombre", "apellidos", "nome", "cognome", "naam", "navn", "imię"),
     *("nazwisko", "jméno", "soyad", "vorname", "nachname", "patientin", "kunde", "absent"),
-    *("seen", "checked", "approved"),
+    *("seen", "checked", "approved", "interpreter", "worker", "parent", "registrar", "operator"),
+    *("an(?:a)?esthetist", "cardholder", "alias", "remitter", "witnesses", "apologies", "invitees"),
+    *("signatories", "paciente", "médic[oa]", "cliente", "arzt", "ärztin", "kläger(?:in)?"),
+    *("beklagter?", "patienten(?:name)?", "klant", "patiënt", "(?:full|first|last|user)name"),
+    r"(?:witnessed|dictated|referred|reviewed|authori[sz]ed|prepared|written|issued|reported"
+    r"|requested|completed|examined|interviewed|recorded|typed|submitted|sold|received|verified"
+    r"|drafted|taken|made)[\s_](?:by|for)",
 )
-"""Last words of labels and headings whose values are people."""
+"""Regular expressions of the last words of labels and headings whose values are people."""
+SURNAME_LABELS = frozenset(
+    ("surname", "lastname", "nachname", "cognome", "apellidos", "nazwisko", "soyad")
+)
+LIST_LABELS = frozenset(("to", "cc", "bcc", "present", "absent", "attn"))
+"""Labels of several people; so are those that end in s."""
+_LOOSE_LABELS = (
+    "present absent seen checked approved mother father husband wife spouse daughter son brother "
+    "sister partner"
+)
+LOOSE_LABELS = frozenset(_LOOSE_LABELS.split())
+"""Labels of findings and of a family's illnesses as well: one unknown word is no name there."""
+PLACE_LABELS = frozenset(
+    ("from", "to", "present", "absent", "seen", "checked", "approved", "contact")
+)
+"""Labels behind which a word that is a name as well is more likely a place or a month."""
+THINGS = (
+    "company|business|firm|trade|brand|generic|proprietary|test|drug|medicine|medication|product"
+    "|item|device|bank|branch|file|folder|document|form|project|study|trial|course|school|college"
+    "|hospital|clinic|ward|department|team|group|organi[sz]ation|employer|agency|site|place|room"
+    "|building|property|street|road|town|city|country|domain|host|server|database|table|column"
+    "|field|variable|function|class|package|event|plan|scheme|fund|ship|vessel|species|pet"
+)
+"""What has a name and is no person: Drug name, File name."""
+_PLACEHOLDERS = (
+    "admin administrator all anonymous anybody both confidential everybody everyone guest myself "
+    "na nil no none not other others pending redacted root same self several staff tba tbc tbd "
+    "unassigned unavailable unknown unnamed vacant various withheld yes"
+)
+PLACEHOLDERS = frozenset(_PLACEHOLDERS.split())
+"""What is put in for a name that is not there."""
 RELATIONS = (
     *("husband", "wife", "son", "daughter", "brother", "sister", "mother", "father", "mum"),
     *("dad", "uncle", "aunt", "cousin", "nephew", "niece", "partner", "fianc[ée]e?", "friend"),
@@ -89,17 +125,34 @@ PLACE_WORDS = frozenset(_PLACE_WORDS.split())
 CLOSINGS = (
     r"(?:(?:kind|best|warm(?:est)?|many|with)\s+)*(?:regards|wishes|thanks|greetings)"
     r"|(?:yours\s+)?(?:sincerely|faithfully|truly)(?:\s+yours)?|yours|cheers|respectfully|best"
-    r"|mit freundlichen grüßen|viele grüße|cordialement|atentamente|cordiali saluti"
+    r"|signed|mit freundlichen grüßen|viele grüße|cordialement|atentamente|cordiali saluti"
 )
 """The line before a signature."""
+CARD_FIELDS = (
+    r"age|d\.?o\.?b|date|birth|born|sex|gender|address|tel|telephone|phone|mobile|e-?mail|nhs|mrn"
+    r"|ward|id|number|occupation|nationality|marital"
+)
+"""What the line below the name on a record card begins with."""
 BEFORE_PLACES = r"(?:\b(?:in|at|near|the|a|an|on|off|towards?|visit(?:ed)?|across|around|\d+)\s+)$"
 NEXT_TO_PEOPLE = (
     r"\s*,?\s*(?:who|whose|whom|aged|born|said|says|told|wrote|writes|called|signed|asked|answered"
     r"|complained|moved|agreed|refused|explained|replied|joined|lives|lived|works|worked|claims"
     r"|stated|argued|alleged|phoned|and\s+(?:his|her))\b"
 )
+_CLINICAL = (
+    "Abdomen Abscess Acute Allergy Angina Ankle Asthma Bladder Bleed Bowel Brain Breast Breath "
+    "Bruise Cancer Chest Chronic Cough Cramp Dementia Diabetes Disease Disorder Dizzy Eczema "
+    "Epilepsy Eye Failure Fatigue Fever Flu Fracture Gout Headache Heart Hernia Hip Infarct "
+    "Influenza Injury Itch Jaw Joint Kidney Knee Latex Leg Limb Liver Lung Lupus Lymph Malaria "
+    "Migraine Mouth Murmur Muscle Nausea Nerve Nose Oedema Ovary Pain Pains Palsy Pelvis Pneumonia "
+    "Rash Rigors Scan Serum Shortness Shoulder Skin Sodium Spine Stomach Stroke Sweats Syncope "
+    "Syndrome Throat Thyroid Tremor Tumor Tumour Type Ulcer Urine Vein Virus Vomit Wheeze Wound "
+    "Wrist Xray"
+)
+"""Findings and parts of the body; those that are surnames as well are left out."""
 NO_NAMES = frozenset(
     (
+        *_CLINICAL.split(),
         *("A", "According", "Act", "Administrative", "After", "Agency", "Agreement", "Airport"),
         *("America", "American", "An", "And", "Applicant", "April", "Apt", "Army"),
         *("Article", "Articles", "As", "Asia", "Assembly", "Association", "At", "August"),
@@ -144,7 +197,20 @@ NO_NAMES = frozenset(
         *("Virginia", "Wales", "War", "Way", "We", "Wednesday", "West", "When", "While"),
         *("Witness", "You", "Yours"),
         *("Chancellor", "Comics", "Complaint", "Complaints", "Constable", "Elect", "Metro"),
-        *("Practitioner", "Prescriber", "Provost", "Punishment", "Sales", "Tender", "Too"),
+        *(
+            "Bench",
+            "Case",
+            "Enclosed",
+            "Fao",
+            "Attn",
+            "Practitioner",
+            "Prescriber",
+            "Provost",
+            "Punishment",
+            "Sales",
+            "Tender",
+            "Too",
+        ),
     )
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""

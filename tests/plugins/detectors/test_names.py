@@ -1,5 +1,7 @@
 """Names without a model: titles, listed first names, endings, Chinese; institutions are none."""
 
+import re
+
 import pytest
 from fedaudit_plugins.detectors.names import Names
 from fedaudit_plugins.detectors.presidio import Presidio
@@ -118,6 +120,73 @@ def test_a_plural_title_is_that_of_several(text, names):
 )
 def test_titles_that_are_none(text):
     assert people(text) == []
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("Patient name:\n", "PATIENT NAME\n", "Patient:\n\n", "All is well.\nSigned,\n"),
+        *("**Patient:** ", "**Patient**: ", "- **Name:** ", "Borrower.....: ", "Borrower ..... "),
+        *("<dt>Ward</dt><dd>North</dd><dt>Patient</dt><dd>", "My name is ", "a man called "),
+        *("Witnessed by: ", "Prepared for: ", "Key worker: ", "Parent/guardian: ", "Cardholder: "),
+        *("FAO: ", "FAO ", "c/o ", "Paciente: ", "Kläger: ", "Patientenname: ", "Von: ", "À: "),
+        *('{"doctor": "', '{"patient_name": "', "<firstName>", "firstName = '"),
+    ],
+)
+def test_labels_and_headings_of_people(label):
+    assert people(f"{label}Quillon Pryx") == ["Quillon Pryx"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name {Quillon Pryx}\nAge 34",
+        "Attendees: {Quillon Pryx}, {Xanthor Quux} and {Vorlan Wump}",
+        "Present: {Q Pryx} (Chair), {X Quux} (minutes), {V Wump}",
+        "Cc: {Quillon Pryx} <q@x.org>,\n {Xanthor Quux} <x@x.org>; {Vorlan Wump}",
+        "Attendees: {Pryx}, {Quux}, {Wump}",
+        "Attendees: Dr {Pryx}, {Xanthor Quux}, {Vorlan Wump}",
+        "Patient: {Quillon Pryx}, Leeds",
+        "Present:\n- {Quillon Pryx}\n- {Xanthor Quux}",
+        "Present:\n\n{Quillon Pryx}, Chair\n{Xanthor Quux} (Clerk)\n\nOther Matters",
+        "Attendees\n1) {Quillon Pryx} 07700 900123\n2) {Xanthor Quux} 07700 900124",
+        "Witnesses:\n{Quillon Pryx}\n{Xanthor Quux}\n{Vorlan Wump}\nThe hearing began.",
+    ],
+)
+def test_every_name_of_a_list_is_found_by_its_label_or_heading(text):
+    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mother: Hypertension\nFather: Asthma\nSister: Breast Cancer\nBrother: Stroke",
+        "Present: Chest Pain\nPresent: Fever, Cough\nPresent: Nausea, Vomiting and Headache",
+        "Present:\n- Chest pain\n- Night Sweats\n- Fever",
+        "Symptoms present\nWeight Loss\nKnee Stiffness",
+        "Patient: Unknown\nUser: Guest\nNurse: N/A\nOwner: None",
+        "Company name: Quux Pryx\nDrug name: Quux\nBank name: Quux Trust\nfile_name: Quux",
+        "Medication: Amoxicillin, Paracetamol, Ramipril",
+        "Patient:\nDiagnosis: Grave\n\nContact:\nOrder Number",
+        "An Chest X-Ray: Queen's Bench Division, the Lord Chancellor, a Nurse Practitioner",
+        "From: London\nTo: Paris\nPresent: May 2024\nContact: Will call on May 3\nDear Hope House,",
+    ],
+)
+def test_what_stands_behind_such_a_label_and_is_no_person(text):
+    assert people(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Patient: May West\nName: Florence\nNurse: Hope", ["May West", "Florence", "Hope"]),
+        ("Dear Will,\nhello", ["Will"]),
+        ("Hi May, will you come in May?", ["May"]),
+        ("| First name | Surname |\n| --- | --- |\n| Will | Park |", ["Will", "Park"]),
+    ],
+)
+def test_names_that_are_words_behind_a_label_or_a_greeting(text, names):
+    assert people(text) == names
 
 
 @pytest.mark.parametrize(
