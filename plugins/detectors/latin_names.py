@@ -7,7 +7,7 @@ else it stands in the text.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ next line has so many letters behind its first word."""
 _UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
 _HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
 # What cannot end otherwise is atomic: else a long run of hyphens takes time without end.
-_WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*)"
+_WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+|–{_UPPER}{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
 _TITLES = "|".join(sorted((*TITLES, *OFFICES), key=len, reverse=True))
 _TITLE = (
@@ -160,6 +160,8 @@ _CELL_END = re.compile(
     r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
 )
 _NO_PERSON = re.compile(rf"{THINGS}|{'|'.join((*ROLES, *RELATIONS))}")
+_ADDRESSED = re.compile(rf"(?:{'|'.join((*ROLES, *RELATIONS))})s?")
+"""Dear Tenant, Dear Colleagues."""
 _VALUE_END = re.compile(r"\s*(?:$|[,;!)])")
 _OF_A_FAMILY = re.compile(
     r"(?:van|von|vom|de|da|dos|das|del|della|di|du|den|der|ter|ten|zu|zum|zur|af|av|bin|ibn|bint|ben)$"
@@ -177,6 +179,9 @@ _SEVERAL = re.compile(
     rf"(?:,{_SPACE}(?P<name>{_ONE_OF_SEVERAL}))*,?{_AND.pattern}(?P<name>{_ONE_OF_SEVERAL})", re.V1
 )
 """The others behind the first of "Messrs Quist, Grell and Odum"."""
+_BEFORE_SURNAME = re.compile(
+    rf"{_BEGINS}(?P<given>{_INITIALS}|{_WORD}){_SPACE}?(?:(?:{PARTICLES}){_SPACE})*$", re.V1
+)
 _COMMA = re.compile(
     rf"{_BEGINS}(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
@@ -405,12 +410,37 @@ def latin_names(text: str) -> Iterator[FoundName]:
         if name_key(surname) not in lists.common:
             surnames.setdefault(surname, name.score)
         yield name
+    for found_at, end, surname in _again(text, surnames):
+        start = _with_given(text, found_at, lists)
+        if positions.isdisjoint(range(start, end)):
+            positions.update(range(start, end))
+            yield FoundName(start, end, surnames[surname])
+
+
+def _again(text: str, surnames: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield where surnames stand, with those joined to them by a hyphen, and which one it is."""
     long = [surname for surname in surnames if len(surname) >= SHORTEST_AGAIN]
-    again_pattern = rf"{_BEGINS}\L<long>(?![[\w--_]\-]|_\w)"
-    for again in re.finditer(again_pattern, text, re.V1, long=long) if long else ():
-        if again.start() not in positions:
-            positions.update(range(again.start(), again.end()))
-            yield FoundName(again.start(), again.end(), surnames[again.group()])
+    more = rf"{_UPPER}{_LETTER}*"
+    pattern = (
+        rf"{_BEGINS}(?:{more}[-–])?(?:(?P<surname>\L<long>)|(?<=[Tt]he )(?P<surname>\L<long>)s)"
+        rf"(?:[-–]{more})?(?![[\w--_]\-]|_\w)"
+    )
+    for match in re.finditer(pattern, text, re.V1, long=long) if long else ():
+        yield match.start(), match.end(), match["surname"]
+
+
+def _with_given(text: str, start: int, lists: NameLists) -> int:
+    """Return where a name begins whose surname is found again: at its given names or initials."""
+    while match := _BEFORE_SURNAME.search(text, max(0, start - NEAR), start):
+        word = match["given"]
+        kind = "initials" if word.endswith(".") else "word"
+        piece = _Piece(kind, match.start(), match.start() + len(word), word)
+        if AT_TITLE.fullmatch(word) or piece.bare != word or _looks_common(piece):
+            break
+        if piece.shouted and piece.key not in lists.first:
+            break
+        start = match.start()
+    return start
 
 
 def name_within(text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -673,7 +703,7 @@ def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
     if run[0].kind == "particle" and not (context.label or context.fills_cell):
         return 0.0
     greeted = _GREETING.search(context.before) and _GREETED.match(context.after)
-    if greeted and (len(words) > 1 or first not in ROLES):
+    if greeted and (len(words) > 1 or not _ADDRESSED.fullmatch(first)):
         return LISTED if first in lists.first or last in lists.last else ENDING
     if context.label and _CELL_END.match(context.after):
         return LISTED if _is_labelled(words, lists, context) else 0.0

@@ -34,15 +34,16 @@ _OF_PEOPLE = "van von vom ter ten zu zum zur af bin ibn bint binti"
 OF_PEOPLE = frozenset(_OF_PEOPLE.split())
 """Particles that are hardly ever in the name of a place."""
 _FUNCTION_WORDS = (
-    "a according after all also although among an and another any are as ask at because been "
-    "before being both but by call can could dear did do does each either every few following "
-    "for from furthermore good had happy has have he hello her here hers hey hi him his how "
-    "however earlier i if in is it its let many may me meet moreover most must my neither no "
-    "nobody nor not now occasionally of on once or other others our over overnight please "
-    "recently several shall she should since so some such tell than thank thanks that the "
-    "their them then there therefore these they this those though through thus to today "
-    "tomorrow under unless until up us was we were what when where which while who whom whose "
-    "why will with without would yesterday yet you your yours"
+    "a according after afterwards again all also although among an and another any are as ask at "
+    "because been before being between both but by call can could dear despite did do does during "
+    "each either every few finally following for from further furthermore good had happy has have "
+    "he hello her here hers hey hi him his how however earlier i if in instead is it its later "
+    "let many may me meanwhile meet moreover most must my neither no nobody nor not now "
+    "occasionally of on once or other others our over overnight please recently several shall she "
+    "should since so some such tell than thank thanks that the their them then there therefore "
+    "these they this those though through thus to today tomorrow under unless until up us was we "
+    "were what when where which while who whom whose why will with without would yesterday yet "
+    "you your yours"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 """What sentences are made of; only behind a title is one of them a name."""
@@ -98,9 +99,9 @@ THINGS = (
 )
 """What has a name and is no person: Drug name, File name."""
 _PLACEHOLDERS = (
-    "admin administrator all anonymous anybody both confidential everybody everyone guest myself "
-    "na nil no none not other others pending redacted root same self several staff tba tbc tbd "
-    "unassigned unavailable unknown unnamed vacant various withheld yes"
+    "admin administrator all anonymous anybody both confidential everybody everyone female guest "
+    "male localhost myself na nil no none not other others pending redacted root same self "
+    "several staff tba tbc tbd unassigned unavailable unknown unnamed vacant various withheld yes"
 )
 PLACEHOLDERS = frozenset(_PLACEHOLDERS.split())
 """What is put in for a name that is not there."""
@@ -197,20 +198,9 @@ NO_NAMES = frozenset(
         *("Virginia", "Wales", "War", "Way", "We", "Wednesday", "West", "When", "While"),
         *("Witness", "You", "Yours"),
         *("Chancellor", "Comics", "Complaint", "Complaints", "Constable", "Elect", "Metro"),
-        *(
-            "Bench",
-            "Case",
-            "Enclosed",
-            "Fao",
-            "Attn",
-            "Practitioner",
-            "Prescriber",
-            "Provost",
-            "Punishment",
-            "Sales",
-            "Tender",
-            "Too",
-        ),
+        *("Amendments", "Attn", "Bench", "Case", "Clerk", "Depute", "Enclosed", "Fao"),
+        *("Independent", "Practitioner", "Prescriber", "Principal", "Provost", "Punishment"),
+        *("Sales", "Select", "Spiritual", "Tender", "Too"),
     )
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""

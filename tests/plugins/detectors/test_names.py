@@ -335,6 +335,23 @@ def test_what_is_no_name_is_none(text):
     assert people(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Mr Pryx came. Later Quillon Pryx left.", ["Pryx", "Quillon Pryx"]),
+        ("Quillon A. Pryx\n1 Elm Road\n\nDear Mr Pryx,", ["Quillon A. Pryx", "Pryx"]),
+        ("Mr Pryx; Q. Pryx, Quillon van Pryx", ["Pryx", "Q. Pryx", "Quillon van Pryx"]),
+        ("Mr Pryx; in Tollo Wump-Pryx and Pryx–Wump", ["Pryx", "Tollo Wump-Pryx", "Pryx–Wump"]),
+        ("Mr Pryx–Wump left; the Pryx-based one", ["Pryx–Wump"]),
+        ("Mr Pryx. In Pryx v Quux, Meanwhile Pryx, Court Pryx", ["Pryx"] * 4),
+        ("The Pryxons paid. Mr Pryxon paid.", ["Pryxons", "Pryxon"]),
+        ("Mr Case lost Case 12. Dr West went West.", ["Case", "West"]),
+    ],
+)
+def test_what_belongs_to_a_surname_found_again(text, names):
+    assert people(text) == names
+
+
 def test_a_surname_counts_wherever_else_it_stands_and_as_long_a_word_it_is():
     text = "Edward Elliott sued. Elliott won; Elliottson lost, and so did McElliott."
     assert people(text) == ["Edward Elliott", "Elliott"]
