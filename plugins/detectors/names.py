@@ -26,6 +26,8 @@ from .name_words import (
     AFTER_NAMES,
     BEFORE_NAMES,
     BEHIND_NAMES,
+    CHINESE_SURNAMES,
+    DISPUTES,
     EVERYDAY_WORDS,
     GIVEN_CHARACTERS,
     NO_GIVEN_NAME,
@@ -138,12 +140,14 @@ _UNREAD = re.compile(
 )
 _BORDER = re.compile(rf"[^{HAN}]|$")
 _HAN_ONLY = re.compile(f"[{HAN}]+")
-_COLON = re.compile(r"[:：为叫]\s*$")
+_COLON = re.compile(r"[:：]\s*$")
+_LABEL = re.compile(r"(?:[:：]|[为叫\s])\s*$")
+_CELL_BORDER = re.compile(r"[|\t,，]")
 
 
 def chinese_names(text: str) -> Iterator[FoundName]:
     """Yield the names of people in a text, in no order; none overlaps another."""
-    before, behind = _patterns()
+    before, behind, following, suit = _patterns()
     spans = dict[tuple[int, int], float]()
     names = dict[str, float]()
     for match in behind.finditer(text):
@@ -154,25 +158,58 @@ def chinese_names(text: str) -> Iterator[FoundName]:
         start = match.start("surname")
         if end := _name_end(text, start, match.end("surname")):
             _add(spans, names, text, start, end, LISTED)
+            if not _COLON.search(text, max(0, start - 9), start):
+                continue
+            while match := following.match(text, end):
+                start, given = match.span("surname")
+                if not (end := _name_end(text, start, given, labelled=True)):
+                    break
+                _add(spans, names, text, start, end, LISTED)
+    for match in suit.finditer(text):
+        for place in (match.span("claimant"), match.span("defendant")):
+            _add(spans, names, text, *place, LISTED)
+    for start, end in _in_columns(text):
+        _add(spans, names, text, start, end, LISTED)
     for name, score in names.items():
         for again in re.finditer(re.escape(name), text) if len(name) > 1 else ():
             _add(spans, {}, text, *again.span(), score)
     yield from (FoundName(start, end, score) for (start, end), score in spans.items())
 
 
-def _name_end(text: str, start: int, given: int) -> int:
+def _in_columns(text: str) -> Iterator[tuple[int, int]]:
+    """Yield what stands below the heading of a column of names, and is written like one."""
+    column, width, place = -1, 0, 0
+    is_name = re.compile(rf"(?:{_surnames()})[{HAN}]{{1,2}}")
+    for line in text.splitlines(keepends=True):
+        cells = _CELL_BORDER.split(line)
+        labels = [cell.strip() for cell in cells]
+        if len(cells) > 1 and "姓名" in labels:
+            column, width = labels.index("姓名"), len(cells)
+        elif len(cells) != width:
+            column = -1
+        elif column >= 0 and is_name.fullmatch(name := labels[column]) and not _is_word(name):
+            start = place + sum(len(cell) + 1 for cell in cells[:column])
+            start += cells[column].index(name)
+            yield start, start + len(name)
+        place += len(line)
+
+
+def _name_end(text: str, start: int, given: int, *, labelled: bool = False) -> int:
     """Return where the name ends whose given name begins at `given`; 0 where there is none."""
     surname = text[start:given]
-    labelled = _COLON.search(text, max(0, start - 3), start) is not None
+    after_colon = _COLON.search(text, max(0, start - 3), start) is not None
+    labelled = labelled or _LABEL.search(text, max(0, start - 3), start) is not None
     for length in (2, 1):
         end = given + length
         characters = text[given:end]
         if not _HAN_ONLY.fullmatch(characters) or len(characters) < length:
             continue
-        if any(char in NO_GIVEN_NAME for char in characters) or _is_word(text[start:end]):
+        closed = _BORDER.match(text, end) is not None
+        any_given = after_colon and closed and surname not in WORD_SURNAMES
+        sentence = any(char in NO_GIVEN_NAME for char in characters) and not any_given
+        if sentence or _is_word(text[start : start + 2 if any_given else end]):
             continue
         usual = sum(char in _given() for char in characters)
-        closed = _BORDER.match(text, end) is not None
         goes_on = closed or text.startswith(AFTER_NAMES, end)
         if len(surname) > 1 and goes_on:
             return end
@@ -244,13 +281,29 @@ def _words() -> frozenset[str]:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of a name after a person's role, and before a form of address."""
-    surnames = "|".join(sorted(name_lists().han, key=lambda name: (-len(name), name)))
+def _surnames() -> str:
+    """Return a regular expression of surnames, longer ones first."""
+    surnames = name_lists().han | set(CHINESE_SURNAMES.split())
+    return "|".join(sorted(surnames, key=lambda name: (-len(name), name)))
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of names: after a role, before an address, in a list, of a lawsuit."""
+    surnames = _surnames()
     roles = "|".join(sorted(BEFORE_NAMES, key=len, reverse=True))
-    before = rf"(?:{roles})(?:\s*[:：]|为|叫)?\s*(?P<surname>{surnames})(?=[{HAN}])"
+    before = (
+        rf"(?:{roles})(?:[（(][^（）()\n]{{1,12}}[)）]|[)）])?(?:\s*[:：]|为|叫|是)?\s*"
+        rf"(?P<surname>{surnames})(?=[{HAN}])"
+    )
     behind = (
         rf"(?P<name>(?P<surname>{surnames})[{HAN}]{{0,2}}?)"
         rf"(?:{'|'.join(BEHIND_NAMES)})"
     )
-    return re.compile(before), re.compile(behind)
+    following = rf"(?:\s*[、，,和与及]\s*|[ \t]*\n[ \t]*)(?P<surname>{surnames})(?=[{HAN}])"
+    suit = (
+        rf"(?<![{HAN}])(?P<claimant>(?:{surnames})[{HAN}]{{1,2}})[诉訴与]"
+        rf"(?P<defendant>(?:{surnames})[{HAN}]{{1,2}}?)(?=(?:{DISPUTES}))"
+        rf"(?=[{HAN}]{{0,20}}(?:纠纷|糾紛|一案))"
+    )
+    return tuple(map(re.compile, (before, behind, following, suit)))

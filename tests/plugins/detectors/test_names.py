@@ -371,6 +371,43 @@ def test_chinese_names(text, names):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "被告：{诸葛亮明}。律师：{王如何}",
+        "书记员 {赵六}",
+        "甲方（出借人）：{王建国}",
+        "出席：\n{王建国}\n{李小红}\n高兴",
+        "出席人：{王建国}、{李小红}和{赵六}。",
+        "妈妈叫{李小红}，爸爸是{王大明}。",
+        "買方：{陳大文}，醫生：{歐陽如何}",
+        "{王建国}诉{李小红}离婚纠纷一案。",
+        "收款人户名：{王建国}",
+        "医生{吴孟超}查房",
+        "姓名 | 性别\n--- | ---\n{王建国} | 男\n{李小红} | 女\n\n李小 | 女",
+        "编号,姓名\n1,{王建国}\n2,成年\n",
+        "患者：{李小红}\n家属：{王小明}",
+    ],
+)
+def test_chinese_labels_lists_and_lawsuits(text):
+    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "家属：同意手术。患者：高血压，黄疸，焦虑。护士：查房",
+        "家属：安慰\n签名：\n日期：\n出席：全体人员\n安排：周一",
+        "妈妈是高血压患者，爸爸是黄皮肤，被告是安全员。",
+        "公司与张家口银行借款合同纠纷一案",
+        "户名 余额，签名 陈述，家属 高热，律师：何时开庭",
+        "患者：无发热\n温度正常",
+    ],
+)
+def test_what_follows_a_chinese_label_and_is_no_name(text):
+    assert people(text) == []
+
+
+@pytest.mark.parametrize(
     ("text", "names"),
     [
         ("死者唐秀兰之妻子卢雅琴到场。", ["唐秀兰", "卢雅琴"]),
