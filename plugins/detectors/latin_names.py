@@ -57,7 +57,7 @@ WRAPPED, LEAST_MORE = 50, 10
 next line has so many letters behind its first word."""
 
 _UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
-_HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
+_HYPHEN, _SPACE = "'’ʼ`\\-\u2010\u2011", "[ \u00a0\u202f]"
 # What cannot end otherwise is atomic: else a long run of hyphens takes time without end.
 _WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+|–{_UPPER}{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
@@ -135,7 +135,7 @@ _PERSONS = "|".join((*RELATIONS, *PEOPLE))
 _INTRODUCED = re.compile(rf"\b(?:(?i:{_PERSONS}),?|(?i:my name is|this is)|named|nicknamed)\s+$")
 """After this one listed first name is a person: "her son Luka", "Patient Luka"."""
 _PERSON_BEFORE = re.compile(
-    rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+|\bmy name is\s+"
+    rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+|\bmy name is\s+|\bschrieb\s+"
     rf"|\b(?:{_PERSONS}|man|woman|person|lady|gentleman|someone|somebody|child)"
     rf"\s+(?:called|named|known as)\s+)$"
 )
@@ -171,6 +171,10 @@ _AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re
 _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
 AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
+_TITLED_GIVEN = re.compile(rf"{_TITLE}{_SPACE}(?P<given>{_WORD}){_SPACE}?$", re.V1)
+"""A line that ends between a given name and a surname: Dr John / Abernathy."""
+_AT_FIELD = re.compile(rf"(?:{CARD_FIELDS}|{'|'.join(ROLES)})\b|{_TITLE}", re.I)
+_ADDRESS = re.compile(r"[\"'”’]?\s?<[^<>@\s]{1,64}@[^<>\s]{1,99}>")
 _LEAD = re.compile(rf"(?:{_TITLE}|(?i:{'|'.join(ROLES)})(?![\w'’\-]):?)\s+", re.V1)
 """What stands before a name, and a model takes for a part of it."""
 _ONE_OF_SEVERAL = rf"(?:{_INITIALS}{_SPACE}?)?(?:(?:{PARTICLES}){_SPACE})*{_WORD}"
@@ -182,6 +186,13 @@ _SEVERAL = re.compile(
 _BEFORE_SURNAME = re.compile(
     rf"{_BEGINS}(?P<given>{_INITIALS}|{_WORD}){_SPACE}?(?:(?:{PARTICLES}){_SPACE})*$", re.V1
 )
+_JUDGES = re.compile(
+    rf"{_BEGINS}(?P<name>{_WORD})(?:,{_SPACE}(?P<name>{_WORD}))*(?:{_AND.pattern}(?P<name>{_WORD}))?"
+    rf"{_SPACE}(?:LJJ?|JJ|CJ|JSC|(?:J|MR)(?=,?\s*(?:[)\]]|said|held|agree|dissent|concur|observed"
+    rf"|gave|ruled|in\s)))(?![\w'’\-])",
+    re.V1,
+)
+"""Judges as law reports have them: Quist LJ; Quist and Grell JJ; Quist J held."""
 _COMMA = re.compile(
     rf"{_BEGINS}(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
@@ -277,7 +288,8 @@ class _Cells:
         label = self.labelled.get(number, "") if starts else ""
         if not label and not _OF_A_THING.search(before):
             label = self._label_before(before, start, end, whole=start - first <= NEAR)
-        return _Context(before, after, number, label, starts, fills)
+        addressed = _ADDRESS.match(self.text, end) is not None
+        return _Context(before, after, number, label, starts, fills, addressed)
 
     def _label_before(self, before: str, start: int, end: int, *, whole: bool) -> str:
         """Return the label that words stand behind, or of the list that they go on; "" if none."""
@@ -362,6 +374,8 @@ class _Context(NamedTuple):
     """That of the words, in lower case; "" if they have none."""
     starts_cell: bool
     fills_cell: bool
+    addressed: bool
+    """Whether a mail address in angle brackets follows."""
 
 
 def latin_names(text: str) -> Iterator[FoundName]:
@@ -398,6 +412,7 @@ def latin_names(text: str) -> Iterator[FoundName]:
     names += _beside(names, pending)
     names += _joined(joined, names, in_prose)
     names += _several(joined, names, cells, lists)
+    names += _judges(joined, names, cells)
     found_names = _surname_first(joined, cells, lists, names)
     positions: set[int] = set()
     surnames: dict[str, float] = {}
@@ -463,7 +478,11 @@ def _join_wrapped(text: str) -> str:
         is_name = key in lists.first or key in lists.last or not means
         line = text[start : match.start()].rstrip()
         goes_on = len(line) >= WRAPPED and line[-1] != "." and len(match["more"]) >= LEAST_MORE
-        titled = _BEHIND_TITLE.search(text, start, match.start())
+        titled = _BEHIND_TITLE.search(text, start, match.start()) or (
+            (half := _TITLED_GIVEN.search(text, start, match.start()))
+            and name_key(half["given"]) in lists.first
+            and not (means or _AT_FIELD.match(text, match.end()))
+        )
         is_name = is_name and not _CLOSING.match(text, match.end())
         return " " if is_name and (goes_on or titled) else "\n"
 
@@ -766,7 +785,8 @@ def _score_unlisted(
         map(_looks_common, words[:-1])
     )
     near = _PERSON_AFTER.match(context.after) or _PERSON_BEFORE.search(context.before)
-    acts = near and not any(map(_looks_common, words))
+    near = near or context.addressed
+    acts = near and len(words[-1].text) > 1 and not any(map(_looks_common, words))
     return ENDING if people or known or given or acts else 0.0
 
 
@@ -850,6 +870,18 @@ def _several(
                     one = FoundName(start, end, TITLED)
                     result.append((one, surname, cells.index(start), False))
     return result
+
+
+def _judges(
+    text: str, names: Sequence[tuple[FoundName, str, int, bool]], cells: _Cells
+) -> Iterator[tuple[FoundName, str, int, bool]]:
+    """Yield the surnames before a judge's letters, but those within names that were found."""
+    taken = {place for name, *_ in names for place in range(name.start, name.end)}
+    for match in _JUDGES.finditer(text):
+        for start, end in match.spans("name"):
+            word = _Piece("word", start, end, text[start:end])
+            if start not in taken and not word.shouted and not _looks_common(word):
+                yield FoundName(start, end, TITLED), word.bare, cells.index(start), False
 
 
 def _surname_first(

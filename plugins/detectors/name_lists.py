@@ -39,7 +39,11 @@ def name_key(word: str) -> str:
 def _plain(word: str) -> str:
     letters = unicodedata.normalize("NFKD", word.translate(_LETTERS).casefold())
     letters = "".join(_DIGRAPHS.get(char, char) for char in letters)
-    return "".join(char for char in letters if not unicodedata.combining(char)).replace("’", "'")
+    return (
+        "".join(char for char in letters if not unicodedata.combining(char))
+        .replace("’", "'")
+        .replace("ʼ", "'")
+    )
 
 
 @cache

@@ -136,19 +136,22 @@ CARD_FIELDS = (
 """What the line below the name on a record card begins with."""
 BEFORE_PLACES = r"(?:\b(?:in|at|near|the|a|an|on|off|towards?|visit(?:ed)?|across|around|\d+)\s+)$"
 NEXT_TO_PEOPLE = (
-    r"\s*,?\s*(?:who|whose|whom|aged|born|said|says|told|wrote|writes|called|signed|asked|answered"
+    r"\s*,?\s*(?:(?:KC|QC|SC|MD|M\.D\.|PhD|Ph\.D\.|DPhil|Esq"
+    r"|FRCS|FRCP|MRCP|MRCGP|MBBS|OBE|MBE|CBE"
+    r"|RGN|RMN|DDS|JP|MEP|LLB|LLM|a\s[ée]crit|ha\sscritto|escribió|escreveu)\b"
+    r"|(?:who|whose|whom|aged|born|said|says|told|wrote|writes|called|signed|asked|answered"
     r"|complained|moved|agreed|refused|explained|replied|joined|lives|lived|works|worked|claims"
-    r"|stated|argued|alleged|phoned|and\s+(?:his|her))\b"
+    r"|stated|argued|alleged|phoned|and\s+(?:his|her))\b)"
 )
 _CLINICAL = (
     "Abdomen Abscess Acute Allergy Angina Ankle Asthma Bladder Bleed Bowel Brain Breast Breath "
-    "Bruise Cancer Chest Chronic Cough Cramp Dementia Diabetes Disease Disorder Dizzy Eczema "
-    "Epilepsy Eye Failure Fatigue Fever Flu Fracture Gout Headache Heart Hernia Hip Infarct "
-    "Influenza Injury Itch Jaw Joint Kidney Knee Latex Leg Limb Liver Lung Lupus Lymph Malaria "
-    "Migraine Mouth Murmur Muscle Nausea Nerve Nose Oedema Ovary Pain Pains Palsy Pelvis Pneumonia "
-    "Rash Rigors Scan Serum Shortness Shoulder Skin Sodium Spine Stomach Stroke Sweats Syncope "
-    "Syndrome Throat Thyroid Tremor Tumor Tumour Type Ulcer Urine Vein Virus Vomit Wheeze Wound "
-    "Wrist Xray"
+    "Bruise Cardiac Cancer Chest Chronic Cough Cramp Dementia Diabetes Disease Disorder Dizzy "
+    "Eczema Epilepsy Eye Failure Fatigue Fever Flu Fracture Gout Headache Heart Hernia Hip "
+    "Infarct Influenza Injury Itch Jaw Joint Kidney Knee Latex Leg Limb Liver Lung Lupus Lymph "
+    "Malaria Migraine Mouth Murmur Muscle Nausea Nerve Nose Oedema Ovary Pain Pains Palsy Pelvis "
+    "Pneumonia Rash Rigors Scan Serum Shortness Shoulder Skin Sodium Spine Stomach Stroke Sweats "
+    "Syncope Syndrome Throat Thyroid Tremor Tumor Tumour Type Ulcer Urine Vein Virus Vomit Wheeze "
+    "Wound Wrist Xray"
 )
 """Findings and parts of the body; those that are surnames as well are left out."""
 NO_NAMES = frozenset(
@@ -198,9 +201,10 @@ NO_NAMES = frozenset(
         *("Virginia", "Wales", "War", "Way", "We", "Wednesday", "West", "When", "While"),
         *("Witness", "You", "Yours"),
         *("Chancellor", "Comics", "Complaint", "Complaints", "Constable", "Elect", "Metro"),
+        *("Annex", "Appendix", "Exhibit", "Schedule"),
         *("Amendments", "Attn", "Bench", "Case", "Clerk", "Depute", "Enclosed", "Fao"),
         *("Independent", "Practitioner", "Prescriber", "Principal", "Provost", "Punishment"),
-        *("Sales", "Select", "Spiritual", "Tender", "Too"),
+        *("Dphil", "Esq", "Phd", "Sales", "Select", "Spiritual", "Tender", "Too"),
     )
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""

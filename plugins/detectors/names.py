@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from html import unescape
 from importlib import import_module
 from typing import ClassVar
 
@@ -109,34 +110,51 @@ class Names(Presidio):
         names = list(latin_names(text)) if "en" in self.languages else []
         names += chinese_names(text) if "zh" in self.languages else []
         return [
-            FoundName(places[start], places[end - 1] + 1, score)
+            FoundName(places[start].start, places[end - 1].stop, score)
             for start, end, score in names
             if score >= self.threshold
         ]
 
 
-def _as_read(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text without invisible characters and doubled spaces in names, and their places.
+def _as_read(text: str) -> tuple[str, Sequence[range]]:
+    """Return a text as it is read, and which part of `text` each of its characters stands for.
 
-    Two spaces are a column's border elsewhere.
+    Invisible characters are left out, so are doubled spaces in names, since two spaces are a
+    column's border elsewhere, and hyphens at a line's end; entities and escapes are replaced.
     """
-    if not _UNREAD.search(text):
-        return text, range(len(text))
-    lists = name_lists()
-    left_out = {
-        place
-        for match in _UNREAD.finditer(text)
-        if match["word"] is None
-        or AT_TITLE.fullmatch(match["word"])
-        or name_key(match["word"]) in lists.first
-        for place in range(match.end() - 1, match.end())
-    }
-    places = [place for place in range(len(text)) if place not in left_out]
-    return "".join(text[place] for place in places), places
+    characters, places, end = list[str](), list[range](), 0
+    for match in _UNREAD.finditer(text):
+        start = match.start()
+        replaced = _replacement(match)
+        characters += text[end:start], replaced
+        places += [range(place, place + 1) for place in range(end, start)]
+        end = match.end()
+        if replaced:  # its first character is that of the text up to the last one's
+            last = len(replaced) - 1
+            places += [range(start + i, start + i + 1) for i in range(last)]
+            places.append(range(start + last, end))
+    characters.append(text[end:])
+    places += [range(place, place + 1) for place in range(end, len(text))]
+    return "".join(characters), places
+
+
+def _replacement(match: re.Match[str]) -> str:
+    """Return what is read in place of an entity, an escape, or characters that are not read."""
+    if word := match["word"]:
+        known = AT_TITLE.fullmatch(word) or name_key(word) in name_lists().first
+        return f"{word} " if known else f"{word}  "
+    if match["entity"]:
+        read = unescape(match["entity"])
+        return fold(read) if len(read) == 1 else match["entity"]
+    return "\n" if match["escape"] else ""
 
 
 _UNREAD = re.compile(
-    r"[\u0000\u00ad\u200b-\u200f\u2060-\u2064\ufeff]|\b(?P<word>[^\W\d_]+\.?)  (?=[^\W\d_])"
+    r"[\u0000\u00ad\u200b-\u200f\u2060-\u2064\ufeff]"
+    r"|\b(?P<word>[^\W\d_]+\.?)  (?=[^\W\d_])"
+    r"|(?P<entity>&(?:#\d{2,6}|#x[\da-fA-F]{2,5}|[a-zA-Z]{2,8});)"
+    r"|(?P<escape>\\n(?=[A-Z*\-\d]))"
+    r"|(?<=[a-z]-)\n(?=[A-Z])|(?<=[a-z])-\n(?=[a-z])"
 )
 _BORDER = re.compile(rf"[^{HAN}]|$")
 _HAN_ONLY = re.compile(f"[{HAN}]+")
@@ -160,8 +178,8 @@ def chinese_names(text: str) -> Iterator[FoundName]:
             _add(spans, names, text, start, end, LISTED)
             if not _COLON.search(text, max(0, start - 9), start):
                 continue
-            while match := following.match(text, end):
-                start, given = match.span("surname")
+            while item := following.match(text, end):
+                start, given = item.span("surname")
                 if not (end := _name_end(text, start, given, labelled=True)):
                     break
                 _add(spans, names, text, start, end, LISTED)

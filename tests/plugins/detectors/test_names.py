@@ -408,6 +408,29 @@ def test_what_follows_a_chinese_label_and_is_no_name(text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "{Quillon Pryx} KC spoke, {Xanthor Quux}, MD, saw him; {Vorlan Wump}, PhD",
+        "It was {Quillon Pryx} Esq. whom they asked",
+        "{Rafiq} LJ agreed with {Tuckey} LJ; {Pryx} J held so.",
+        "{Zedley}, {Wump} and {Pryx} JJ; but Appendix J held, Plan J.",
+        '"{Quillon Pryx}" <q@x.org> and Customer Service <s@x.org>',
+        "{Quillon Pryx} a écrit : non.\nAm Montag schrieb {Xanthor Quux}:",
+        "Mr {J&uuml;rgen Quux}, Mrs {Bronwen&nbsp;Pryx}, Mrs {O&#39;Donnell}",
+        "Se&ntilde;or {Jos&eacute;} came",
+        "AT&T; Hello\\nMr {Quux}\\nhere",
+        "By Dr {John\nQuux}\nConsultant",
+        "Dr {John}\nAge 4",
+        "Dr {John}\nSurgeon",
+        "Mr {Tobias Quux-\nPryx} and Mr {Tobias Ash-\nworth}",
+        "Mrs {OʼDonnell} and Mr {O`Brien}",
+    ],
+)
+def test_letters_behind_names_mails_entities_and_line_ends(text):
+    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"(?s)\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
     ("text", "names"),
     [
         ("死者唐秀兰之妻子卢雅琴到场。", ["唐秀兰", "卢雅琴"]),
