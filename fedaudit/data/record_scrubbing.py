@@ -1,53 +1,19 @@
 """Masking the personal data in all strings of one record, whatever its fields are."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import regex
 
 from fedaudit.api.records import Document, PiiSpan, Place
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
+from fedaudit.pii.field_names import label_of_value
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import cuts_word, resolve
 from fedaudit.pii.spellings import forms, readings
-
-_FIELD_LABELS = {
-    "PERSON": (
-        r"(?:(?:full|first|last|middle|given|family|birth|maiden|sur|fore|patient|client|customer"
-        r"|employee|doctor|contact|person|student|author|sender|recipient)_?)?names?|given|family"
-        r"|surname|patient|vorname|nachname|nom|prenom|apellidos?|cognome|naam|姓名"
-    ),
-    "PHONE_NUMBER": (
-        r"(?:\w+_)?(?:tele)?(?:phone|mobile|cell|fax|tel)(?:_?(?:number|no|nr))?"
-        r"|(?:mobil)?t[eé]l[eé](?:fon|phone|fono|fone|foon)(?:_?(?:nummer|nr))?|telefono"
-        r"|(?:handy|mobil)(?:_?(?:nummer|nr))?|电话|手机"
-    ),
-    "BIRTHDAY": r"(?:date_of_birth|birth_?(?:date|day)|dob|born|geburts(?:datum|tag)"
-    r"|date_(?:de_)?naissance|fecha_(?:de_)?nacimiento|data_(?:di_)?nascita|出生日期|生日)",
-    "EMAIL_ADDRESS": r"(?:\w+_)?e_?mail(?:_?address)?",
-    "ADDRESS": r"(?:\w+_)?(?:address|street|postcode|zip(?:_?code)?)|adresse"
-    r"|anschrift|strasse|plz|direcci[oó]n|indirizzo|住址|地址",
-    "ID_CARD": r"(?:national_|identity_|id_)(?:id|card|number|no|nr)|身份证号?",
-    "SSN": (
-        r"ssn|nino|nhs_?(?:number|no)|social_?security(?:_?(?:number|no))?"
-        r"|insurance_?(?:number|no)"
-    ),
-    "PASSPORT": r"passport(?:_?(?:number|no))?",
-    "IBAN_CODE": r"iban",
-}
-"""Names of fields whose values are personal data, as labels mean them."""
-_FIELD_NAMES = {label: re.compile(names) for label, names in _FIELD_LABELS.items()}
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s-]+")
-_OTHER_NAMES = frozenset({"function", "functions", "tool", "tools", "tool_calls", "model", "file"})
-_LONGEST_VALUE = 100
-_NAME = regex.compile(r"(?:[\p{Ll}\p{M}]{1,5}[ '’]\s*){0,3}[\p{L}--\p{Ll}]", regex.V1)
-"""The beginning of a name: of its first word, or of one behind small particles."""
 
 FIELDS = ("instruction", "input", "output")
 Chosen = Callable[[str], bool]
@@ -94,17 +60,9 @@ def other_strings(record: CorpusRecord) -> dict[Place, str]:
 
 def with_field_name(key_path: Place, document: Document) -> Document:
     """Return a string of a record marked as what the name of its field says that it is."""
-    names = [_CAMEL.sub("_", step).casefold() for step in key_path if isinstance(step, str)]
     text = document.text.strip()
-    if not names or len(text) > _LONGEST_VALUE or _OTHER_NAMES & {*names[:-1]}:
-        return document
-    label = next((label for label, name in _FIELD_NAMES.items() if name.fullmatch(names[-1])), None)
-    fits = {
-        "PERSON": bool(_NAME.match(text)) and not re.search(r"\d", text),
-        "EMAIL_ADDRESS": "@" in text,
-        "ADDRESS": any(map(str.isalnum, text)),
-    }
-    if label is None or not fits.get(label, bool(re.search(r"\d", text))):
+    label = label_of_value([step for step in key_path if isinstance(step, str)], text)
+    if label is None:
         return document
     start = document.text.index(text)
     span = PiiSpan(start, start + len(text), label)
