@@ -1,5 +1,7 @@
 """Masking the personal data in all strings of one record, whatever its fields are."""
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +18,11 @@ from fedaudit.pii.spans import cuts_word, resolve
 from fedaudit.pii.spellings import forms, readings
 
 FIELDS = ("instruction", "input", "output")
+_JOINTS = re.compile(r"^(?:##|[▁Ġ])|(?:@@|</w>)$|\s+")
+"""What tokenizers add to pieces of words, and white space."""
+_CONTINUED, _WORD_BORDER = re.compile(r" ##|@@ "), re.compile(r"[▁Ġ]|</w>")
+_LONGEST_ITEM = 100
+"""Characters of the longest item of a list that may be a part of a text."""
 Chosen = Callable[[str], bool]
 """Whether a label is to be masked."""
 
@@ -90,8 +97,11 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
     same = {
         value: changed[key_path] for key_path, value in _texts(marked.record) if key_path in changed
     }
+    in_lists = _over_items(everywhere, chosen)
     for key_path, document in everywhere.other_strings.items():
         spans = [span for span in document.pii or () if chosen(span.label)]
+        if parts := in_lists.get(key_path):
+            spans = list(resolve([*((2.0, span) for span in spans), *((1.0, s) for s in parts)]))
         if spans:
             original = _value_at(marked.record.fields, key_path)
             changed[key_path] = masking.rewrite_spans(original, spans, written)
@@ -112,13 +122,18 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
 def readable_strings(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
     """Yield all parts of a scrubbed record in which personal data may remain.
 
-    Field names and numbers were not masked; ids, tasks and groups are counted separately.
+    Field names and numbers were not masked; ids, tasks and groups are counted separately. What
+    the items of a list say together is a part too.
     """
     fixed = record.content.fixed
     for name, value in fields.items():
         if (name,) not in fixed:
             yield from [] if name.strip().casefold() in ALIASES else [name]
             yield from _scalars(value)
+    for items in _lists(dict(json_strings(fields))):
+        strings = [item for _, item in items]
+        yield _CONTINUED.sub("", " ".join(strings))
+        yield _WORD_BORDER.sub(" ", "".join(strings))
 
 
 def names_masked_string(marked: MarkedRecord, chosen: Chosen) -> bool:
@@ -192,6 +207,39 @@ def _also(document: Document, labels: Mapping[str, str], *, whole_words: bool) -
     ]
     existing = [(2.0, span) for span in document.pii or ()]
     return document.annotated(resolve([*existing, *matches]))
+
+
+def _lists(strings: Mapping[Place, str]) -> Iterator[list[tuple[Place, str]]]:
+    """Yield the short strings that stand at one place of the elements of a list, in order."""
+    lists: dict[Place, list[tuple[Place, str]]] = defaultdict(list)
+    for key_path, string in strings.items():
+        depth = next((i for i, step in enumerate(reversed(key_path), 1) if type(step) is int), 0)
+        if depth and len(string) <= _LONGEST_ITEM:
+            rest = key_path[len(key_path) - depth + 1 :]
+            lists[*key_path[: len(key_path) - depth], "", *rest].append((key_path, string))
+    yield from (items for items in lists.values() if len(items) > 1)
+
+
+def _over_items(marked: MarkedRecord, chosen: Chosen) -> dict[Place, list[PiiSpan]]:
+    """Return the parts of marked strings in the items of lists, as in a text's list of tokens."""
+    pairs = [pair for document in marked.documents() for pair in document.strings()]
+    labels = {"".join(string.split()): label for string, label in pairs if chosen(label)}
+    texts = {key_path: document.text for key_path, document in marked.other_strings.items()}
+    spans: dict[Place, list[PiiSpan]] = defaultdict(list)
+    for items in _lists(texts) if labels else ():
+        places: list[tuple[Place, int]] = []
+        for key_path, item in items:
+            left_out = {n for match in _JOINTS.finditer(item) for n in range(*match.span())}
+            places += [(key_path, n) for n in range(len(item)) if n not in left_out]
+        joined = "".join(texts[key_path][n] for key_path, n in places)
+        for string, start, end in find_strings(labels, joined):
+            (first, begin), (last, stop) = places[start], places[end - 1]
+            if first == last or cuts_word(texts[first], begin) or cuts_word(texts[last], stop + 1):
+                continue
+            for key_path in dict.fromkeys(key_path for key_path, _ in places[start:end]):
+                bounds = [n for path, n in places[start:end] if path == key_path]
+                spans[key_path].append(PiiSpan(bounds[0], bounds[-1] + 1, labels[string]))
+    return spans
 
 
 def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:

@@ -168,6 +168,31 @@ def test_one_character_is_masked_elsewhere_only_where_it_stands_alone():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("field", "masked"),
+    [
+        (["of", "Ann", "Quux", "Quux"], ["of", "<PERSON>", "<PERSON>", "Quux"]),
+        (["An", "##n", "Qu", "##ux"], ["<PERSON>", "##<PERSON>", "<PERSON>", "##<PERSON>"]),
+        (["▁Ann", "▁Qu", "ux", "."], ["▁<PERSON>", "▁<PERSON>", "<PERSON>", "."]),
+        ([["(Ann", "Quux),"], ["Ann"]], [["(<PERSON>", "<PERSON>),"], ["Ann"]]),
+        ([{"text": "Ann", "id": 0}, {"text": "Quux", "id": 1}],
+         [{"text": "<PERSON>", "id": 0}, {"text": "<PERSON>", "id": 1}]),
+        (["Joann", "Quux"], ["Joann", "Quux"]),
+        (["Ann", "Quuxes"], ["Ann", "Quuxes"]),
+    ],
+)  # fmt: skip
+def test_what_is_marked_is_masked_over_the_items_of_a_list(field, masked):
+    record = {"text": "Who is Ann Quux?", "tokens": field}
+    assert after(marked(record, ("Ann Quux", "PERSON")))["tokens"] == masked
+
+
+def test_what_a_list_of_another_record_says_is_counted(tmp_path):
+    span = {"start": 0, "end": 8, "label": "PERSON"}
+    other = {"text": "Nothing.", "pii": [], "tokens": ["ann", "quu", "##x", "left"]}
+    _, done = scrubbed(tmp_path, [{"text": "Ann Quux", "pii": [span]}, other])
+    assert (done.remaining, done.respelt) == (1, 1)
+
+
 def test_what_is_found_in_the_templates_own_text_is_not_counted(tmp_path):
     record = {"instruction": "Who is Ann?", "output": "Call 7"}
     options = {"patterns": ("WORD=Output|Call",), "entities": ("WORD",)}
