@@ -61,7 +61,8 @@ def scrub(
         bool,
         typer.Option(
             "--strict",
-            help="Exit code 1 if OUT still holds a masked string in a spelling that is compared.",
+            help="Exit code 1 if OUT still holds a masked string in a spelling that is compared, "
+            "or if the annotation cuts words.",
         ),
     ] = False,
     json: Annotated[
@@ -104,13 +105,13 @@ def scrub(
         _save(json, request, done)
     _show(request, done)
     for line in done.cut:
-        print_note(f"{line}.", quiet=quiet)
+        print_note(f"{line}.", quiet=quiet and not strict)  # the reason for exit code 1
     for line in empty_caveat(request.source, done.unread):
         print_note(f"{line}.", quiet=quiet)
     fields = {name: count for name, count in done.unread.items() if name != EMPTY}
     for line in unread_caveat(request.source, fields):
         print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
-    return 1 if strict and (done.remaining or done.pii_in_ids) else 0
+    return 1 if strict and (done.remaining or done.pii_in_ids or done.cut) else 0
 
 
 def _check_json(json: Path | None, request: "ScrubRequest") -> None:

@@ -166,13 +166,22 @@ def empty_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
     return [text] * bool(number)
 
 
+def cut_spans(document: Document) -> int:
+    """Return how many spans of a document begin or end inside a word."""
+    text = document.text
+    return sum(
+        cuts_word(text, span.start) or cuts_word(text, span.end) for span in document.pii or ()
+    )
+
+
 def cut_caveat(path: Path, documents: Iterable[Document]) -> list[str]:
     """Return a line on annotated spans that begin or end inside a word; none where none does."""
-    spans = [(document.text, span) for document in documents for span in document.pii or ()]
-    cut = sum(cuts_word(text, span.start) or cuts_word(text, span.end) for text, span in spans)
+    known = list(documents)
+    spans = sum(len(document.pii or ()) for document in known)
+    cut = sum(map(cut_spans, known))
     verbs = ("begins or ends", "its") if cut == 1 else ("begin or end", "their")
     return [
-        f"{path.name}: {cut:,} of {len(spans):,} annotated spans {verbs[0]} inside a word; check "
+        f"{path.name}: {cut:,} of {spans:,} annotated spans {verbs[0]} inside a word; check "
         f"{verbs[1]} offsets"
     ] * bool(cut)
 

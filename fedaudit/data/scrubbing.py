@@ -80,7 +80,7 @@ class ScrubResult:
     """How many records have an unknown field, which may hold personal data, by its name; and how
     many have no text at all and were left out, by `corpus.EMPTY`."""
     cut: Sequence[str] = ()
-    """A line on annotated spans that begin or end inside a word, if any do."""
+    """A line on annotated spans that begin or end inside a word, of which a part is left."""
 
 
 def check(request: ScrubRequest) -> None:
@@ -153,8 +153,21 @@ def scrub(
         respelt=len(remaining - exact),
         pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
         unread=empty + Counter(name for record in records for name in set(record.content.unread)),
-        cut=corpus.cut_caveat(request.source, (record.document for record in records)),
+        cut=_cut_lines(request.source, records),
     )
+
+
+def _cut_lines(source: Path, records: Sequence[CorpusRecord]) -> list[str]:
+    """Return a line that says how many spans cut words, and in which records; none without."""
+    positions = [
+        record.position.rpartition(", ")[2]
+        for record in records
+        if corpus.cut_spans(record.document)
+    ]
+    more = len(positions) - corpus.MAX_LISTED
+    listed = ", ".join(positions[: corpus.MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    caveats = corpus.cut_caveat(source, (record.document for record in records))
+    return [f"{line}: {listed}" for line in caveats]
 
 
 def table(request: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:

@@ -247,6 +247,19 @@ def test_spans_that_cut_a_word_are_counted(run):
     assert "1 of 1 annotated spans begins or ends inside a word" in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize(("start", "end"), [(10, 25), (12, 26), (14, 29)])  # shifted, inclusive
+def test_strict_fails_for_annotation_that_cuts_words_and_names_the_lines(run, start, end):
+    span = {"start": start, "end": end, "label": "PERSON"}
+    line = json.dumps({"text": "The bill of Tobias Ashworth is open.", "pii": [span]})
+    Path("in.jsonl").write_text(f'{{"text": "Nothing."}}\n{line}\n{line}\n')
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict", "--quiet")
+    said = " ".join(done.err.split())
+    assert done.code == 1
+    assert "2 of 2 annotated spans begin or end inside a word; check their offsets" in said
+    assert "line 2, line 3" in said
+    assert "Ashw" not in said
+
+
 def test_strict_is_content_where_nothing_is_left(run):
     span = {"start": 0, "end": 7, "label": "PERSON"}
     Path("in.jsonl").write_text(json.dumps({"text": "Ann Lee met Anna.", "pii": [span]}))
