@@ -1,3 +1,5 @@
+import pytest
+
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.data.annotation import annotate
 
@@ -18,3 +20,22 @@ def test_nothing_to_annotate_needs_no_detector():
     documents, by = annotate([NONE, Document(id="x", text="a", pii=(PiiSpan(0, 1, "X"),))], "none")
     assert by is None
     assert len(documents) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "strings"),
+    [
+        ("Was the letter signed by Dr Rosalind Quux", "Yes", ["Rosalind Quux"]),
+        ("Was the letter signed by Dr Rosalind Quux", " Yes", ["Rosalind Quux"]),
+        ("Letter of Mr Quux", "Approve", ["Quux"]),
+        ("Patient: Rosalind Quux", "Diagnosis: gout", ["Rosalind Quux"]),
+        ("Rosalind Jones", "Heart Quux", ["Rosalind Jones"]),
+        ("Patient name:", " Xanthor Quux", ["Xanthor Quux"]),
+        ("Kind regards,\n", "Xanthor Quux", ["Xanthor Quux"]),
+        ("Who?", " Mr Quux", ["Quux"]),
+    ],
+)
+def test_no_name_goes_on_from_the_prompt_to_the_answer(prompt, answer, strings):
+    glued = Document(id="g", text=prompt + answer, instruction=prompt, output=answer)
+    [document], _ = annotate([glued], "names")
+    assert [string for string, _ in document.strings()] == strings
