@@ -11,16 +11,21 @@ from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
+from fedaudit.pii.everyday_words import everyday_words
 from fedaudit.pii.field_names import label_of_value
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import cuts_word, resolve
 from fedaudit.pii.spellings import forms, readings
+from fedaudit.pii.taxonomy import category
 
 FIELDS = ("instruction", "input", "output")
 _JOINTS = re.compile(r"^(?:##|[▁Ġ])|(?:@@|</w>)$|\s+")
 """What tokenizers add to pieces of words, and white space."""
 _CONTINUED, _WORD_BORDER = re.compile(r" ##|@@ "), re.compile(r"[▁Ġ]|</w>")
+_NAME_WORDS = re.compile(r"[^\W\d_]+(?:[-'’‐‑][^\W\d_]+)*\.?(?P<comma>,)?")
+_SHORTEST_PART, _MOST_PARTS = 4, 5
+"""Letters of a part of a name that is looked for alone, and words of a string that is a name."""
 _LONGEST_ITEM = 100
 """Characters of the longest item of a list that may be a part of a text."""
 Chosen = Callable[[str], bool]
@@ -75,6 +80,47 @@ def with_field_name(key_path: Place, document: Document) -> Document:
     span = PiiSpan(start, start + len(text), label)
     given = [(1.0, span) for span in document.pii or ()]
     return document.annotated(resolve([(2.0, span), *given]))
+
+
+def with_parts_of_names(marked: MarkedRecord) -> MarkedRecord:
+    """Return the record with its people marked where a part of their name stands for them.
+
+    That is a surname in the text, and a first name too in other strings. What is an everyday word
+    as well may be just that. In a value of one word, as in a file's name, case does not matter.
+    """
+    surnames, parts = dict[str, str](), dict[str, str]()
+    for document in marked.documents():
+        for string, label in document.strings():
+            words = list(_NAME_WORDS.finditer(string))
+            if 1 < len(words) <= _MOST_PARTS and _is_name(label):
+                last = next((word for word in words if word["comma"]), words[-1])
+                for word in words:
+                    part = word[0].rstrip(",")
+                    if _stands_for_a_person(part):
+                        parts.setdefault(part, label)
+                        surnames |= {part: label} if word == last else {}
+    if not parts:
+        return marked
+    small = {part.casefold(): label for part, label in parts.items()}
+    others = {
+        key_path: _also(document, parts, whole_words=True)
+        if re.search(r"\s", document.text)
+        else _also(document, small, whole_words=True, folded=document.text.lower())
+        for key_path, document in marked.other_strings.items()
+    }
+    text = _also(marked.document, surnames, whole_words=True)
+    return replace(marked, document=text, other_strings=others)
+
+
+def _is_name(label: str) -> bool:
+    known = category(label)
+    return known is not None and known.name == "Name"
+
+
+def _stands_for_a_person(word: str) -> bool:
+    """Tell whether a word of a name, long enough and with a capital, means nothing else."""
+    is_part = len(word) >= _SHORTEST_PART and word[0].isupper() and not word.endswith(".")
+    return is_part and word.casefold() not in everyday_words()
 
 
 def json_strings(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:
@@ -197,16 +243,27 @@ def _spread(marked: MarkedRecord, chosen: Chosen) -> MarkedRecord:
     )
 
 
-def _also(document: Document, labels: Mapping[str, str], *, whole_words: bool) -> Document:
-    """Return a document with the strings of `labels` marked too, where no span is yet."""
+def _also(
+    document: Document, labels: Mapping[str, str], *, whole_words: bool, folded: str = ""
+) -> Document:
+    """Return a document with the strings of `labels` marked too, where no span is yet.
+
+    A surname that is an everyday word as well is marked only where it is the whole text: May.
+    """
     text = document.text
+    read = folded if len(folded) == len(text) else text
     matches = [
         (1.0, PiiSpan(start, end, labels[string]))
-        for string, start, end in (find_strings(labels, text) if labels else ())
+        for string, start, end in (find_strings(labels, read) if labels else ())
         if not whole_words or (not (cuts_word(text, start) or cuts_word(text, end)))
+        if text[start:end] == text.strip() or not _is_everyday(string, labels[string])
     ]
     existing = [(2.0, span) for span in document.pii or ()]
     return document.annotated(resolve([*existing, *matches]))
+
+
+def _is_everyday(string: str, label: str) -> bool:
+    return _is_name(label) and string.casefold() in everyday_words()
 
 
 def _lists(strings: Mapping[Place, str]) -> Iterator[list[tuple[Place, str]]]:

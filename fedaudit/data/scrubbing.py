@@ -221,7 +221,8 @@ def _mark_records(
             others = {
                 path: record_scrubbing.with_field_name(path, next(beside)) for path in strings
             }
-            result.append(MarkedRecord(record, text_document, others))
+            marked = MarkedRecord(record, text_document, others)
+            result.append(record_scrubbing.with_parts_of_names(marked))
         annotator = annotator or how
         if how:
             progress(len(result), len(records))

@@ -169,6 +169,42 @@ def test_one_character_is_masked_elsewhere_only_where_it_stands_alone():
 
 
 @pytest.mark.parametrize(
+    ("name", "field", "masked"),
+    [
+        ("Xanthor Quux", "Quux v Acme", "<PERSON> v Acme"),
+        ("Xanthor Quux", "quux_2.pdf", "<PERSON>_2.pdf"),
+        ("Xanthor Quux", "by quux", "by quux"),
+        ("Xanthor Quux", ["Xanthor"], ["<PERSON>"]),
+        ("Quux, Xanthor", "Dr Quux", "Dr <PERSON>"),
+        ("Xanthor A. Quux-Yule", "Quux-Yule came", "<PERSON> came"),
+        ("Xanthor Lee", "Lee", "Lee"),
+        ("Xanthor Stone", "Stone removed", "Stone removed"),
+        ("Professor Xanthor Quux", "Professor Yule", "Professor Yule"),
+        ("Dr Xanthor Quux", "Doctor Quux's", "Doctor <PERSON>'s"),
+    ],
+)
+def test_a_part_of_a_name_is_masked_in_other_fields(name, field, masked):
+    one = marked({"text": f"Who is {name}?", "x": field}, (name, "PERSON"))
+    assert after(record_scrubbing.with_parts_of_names(one))["x"] == masked
+
+
+def test_a_surname_is_masked_in_the_text_and_a_first_name_is_not():
+    one = marked({"text": "Jonas Quux of Jonas: Quux, not Quuxes."}, ("Jonas Quux", "PERSON"))
+    text = after(record_scrubbing.with_parts_of_names(one))["text"]
+    assert text == "<PERSON> of Jonas: <PERSON>, not Quuxes."
+
+
+@pytest.mark.parametrize("name", ["May", "So", "Page", "Case"])
+def test_a_surname_that_is_an_everyday_word_is_masked_where_it_was_marked(name):
+    rest = f"{name} 4 is on {name.casefold()}. {name} it be."
+    one = marked({"text": f"Mr {name} came. {rest}", "x": rest, "y": f" {name}"}, (name, "PERSON"))
+    fields = after(one)
+    assert fields == {"text": f"Mr <PERSON> came. {rest}", "x": rest, "y": " <PERSON>"}
+    other = marked({"text": f"Place: {name}. {rest}"}, (name, "LOCATION"))
+    assert after(other)["text"].count("<LOCATION>") == 3
+
+
+@pytest.mark.parametrize(
     ("field", "masked"),
     [
         (["of", "Ann", "Quux", "Quux"], ["of", "<PERSON>", "<PERSON>", "Quux"]),
