@@ -7,6 +7,7 @@ they quote, and begin and end with words; a record in which none does the first 
 
 import ast
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,12 +37,17 @@ _START = (
 _END = ("end", "end_offset", "end_position", "endoffset", "end_char", "to")
 _LENGTH = ("length", "len")
 _LISTS = ("spans", "entities", "entity_mentions")
-_LABEL = ("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group")
+_LABEL = (
+    *("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group"),
+    *("infotype", "info_type"),
+)
 _QUOTE = (
     *("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text"),
     *("quote", "string", "coveredtext", "covered_text", "mention_text", "surface_form"),
 )
-
+_TAG = re.compile(r"O|[BIESLUM][-_]\S+")
+"""The label of a token: where it is in a name, and the kind."""
+_LONGEST_QUOTE = 100
 
 _Positions = Callable[[int, int], tuple[int, int]]
 """From written offsets to those in code points."""
@@ -85,9 +91,44 @@ def counts_tokens(annotation: Any, tokens: Any, text: str) -> bool:
 
 def would_be_lost(name: str, value: Any) -> bool:
     """Tell whether a field by its name and form is annotation that cannot be read."""
+    if are_tags(value):
+        return True
     if name.strip().casefold() in ("label", "labels", "ner") or is_annotation(value):
         return False
     return bool(value) and isinstance(value, Mapping | list | str) and not _is_list_text(value)
+
+
+def are_tags(value: Any) -> bool:
+    """Tell whether a value labels the tokens of a text: `["O", "B-PER", "I-PER"]`."""
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list) or not value:
+        return False
+    if all(isinstance(one, Mapping) for one in value):  # of which each has its label
+        return any(are_tags([one.get(key) for one in value]) for key in value[0])
+    labelled = all(isinstance(one, str) and _TAG.fullmatch(one) for one in value)
+    return labelled and any(one != "O" for one in value)
+
+
+def quotation(item: Any) -> tuple[str | int, str] | None:
+    """Return under which key an item without offsets quotes a text, and the quotation's label.
+
+    That is `{"text": "Ann Lee", "label": "PERSON"}`, or a list of both. None for another item: the
+    label must be a person's or, as in no other list of texts, in capitals.
+    """
+    if isinstance(item, list) and len(item) == 2:
+        item = {"text": item[0], "label": item[1]}
+        keys: Mapping[str, str | int] = {"text": 0}
+    elif isinstance(item, Mapping):
+        keys = {str(key).strip().casefold(): key for key in item}
+    else:
+        return None
+    _, _, label, quote = _fields(item)
+    key = next((keys[name] for name in _QUOTE if name in keys), None)
+    known = category(label) if isinstance(label, str) else None
+    if key is None or known is None or not isinstance(quote, str) or len(quote) > _LONGEST_QUOTE:
+        return None
+    return (key, label) if label.isupper() or known.name == "Name" else None
 
 
 def _is_list_text(value: Any) -> bool:
@@ -196,6 +237,8 @@ def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
         end = start + length if type(length) is int else None
     if isinstance(label, list) and len(label) == 1:
         label = label[0]
+    if isinstance(label, Mapping):  # Google's infoType
+        label = label.get("name")
     return start, end, label, quote
 
 

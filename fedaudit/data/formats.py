@@ -157,6 +157,7 @@ def _annotation(record: Mapping[str, Any], where: str) -> str | None:
         name: annotated_spans.parse(record[name])
         for name in sorted(record)
         if name.strip().casefold() in annotated_spans.OTHER_NAMES
+        or annotated_spans.are_tags(record[name])
     }
     readable = [name for name, value in fields.items() if annotated_spans.is_annotation(value)]
     if len(readable) > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.records import Document, PiiSpan, Place
+from fedaudit.data import annotated_spans
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
@@ -70,10 +71,22 @@ def other_strings(record: CorpusRecord) -> dict[Place, str]:
     }
 
 
-def with_field_name(key_path: Place, document: Document) -> Document:
-    """Return a string of a record marked as what the name of its field says that it is."""
+def quotations(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Yield where a JSON value quotes personal data with its label, and the label."""
+    if (quoted := annotated_spans.quotation(value)) is not None:
+        yield (*key_path, quoted[0]), quoted[1]
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from quotations(inner, (*key_path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from quotations(inner, (*key_path, number))
+
+
+def with_field_name(key_path: Place, document: Document, label: str | None = None) -> Document:
+    """Return a string of a record marked as `label`, or as what the name of its field says."""
     text = document.text.strip()
-    label = label_of_value([step for step in key_path if isinstance(step, str)], text)
+    label = label or label_of_value([step for step in key_path if isinstance(step, str)], text)
     if label is None:
         return document
     start = document.text.index(text)
@@ -89,10 +102,12 @@ def with_parts_of_names(marked: MarkedRecord) -> MarkedRecord:
     as well may be just that. In a value of one word, as in a file's name, case does not matter.
     """
     surnames, parts = dict[str, str](), dict[str, str]()
+    names = dict[str, str]()
     for document in marked.documents():
         for string, label in document.strings():
             words = list(_NAME_WORDS.finditer(string))
             if 1 < len(words) <= _MOST_PARTS and _is_name(label):
+                names.setdefault(string.strip(), label)
                 last = next((word for word in words if word["comma"]), words[-1])
                 for word in words:
                     part = word[0].rstrip(",")
@@ -101,14 +116,14 @@ def with_parts_of_names(marked: MarkedRecord) -> MarkedRecord:
                         surnames |= {part: label} if word == last else {}
     if not parts:
         return marked
-    small = {part.casefold(): label for part, label in parts.items()}
+    small = {part.casefold(): label for part, label in (parts | names).items()}
     others = {
-        key_path: _also(document, parts, whole_words=True)
+        key_path: _also(document, parts | names, whole_words=True)
         if re.search(r"\s", document.text)
         else _also(document, small, whole_words=True, folded=document.text.lower())
         for key_path, document in marked.other_strings.items()
     }
-    text = _also(marked.document, surnames, whole_words=True)
+    text = _also(marked.document, surnames | names, whole_words=True)
     return replace(marked, document=text, other_strings=others)
 
 

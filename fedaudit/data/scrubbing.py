@@ -218,8 +218,10 @@ def _mark_records(
         for record, document, strings in zip(batch, annotated, around, strict=False):
             own = tuple(span for span in document.pii or () if record.content.holds(span))
             text_document = replace(document, id=record.document.id, pii=own)
+            labels = dict(record_scrubbing.quotations(record.fields))
             others = {
-                path: record_scrubbing.with_field_name(path, next(beside)) for path in strings
+                path: record_scrubbing.with_field_name(path, next(beside), labels.get(path))
+                for path in strings
             }
             marked = MarkedRecord(record, text_document, others)
             result.append(record_scrubbing.with_parts_of_names(marked))

@@ -44,7 +44,7 @@ _PATTERNS = {label: re.compile(names) for label, names in _LABELS.items()}
 _JOINTS = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\s./-]+")
 _COUNTED = re.compile(r"(?<=\D)_?\d+$")
 _OTHER_OBJECTS = frozenset(
-    {"function", "functions", "tool", "tools", "tool_calls", "model", "file"}
+    {"function", "functions", "tool", "tools", "tool_calls", "model", "file", "info_type"}
 )
 """What has a name and is not a person."""
 _PARTS = frozenset({"first", "last", "middle", "alias", "by"})

@@ -305,6 +305,28 @@ def test_offsets_that_count_words_are_refused():
     )
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["O", "B-PER", "I-PER"],
+        ["B_NAME", "L_NAME"],
+        "O O U-PER",
+        [{"t": "By", "ner": "O"}, {"t": "Quo", "ner": "S-PER"}],
+    ],
+)
+def test_labels_of_tokens_are_refused_whatever_they_are_called(value):
+    for name in ("labels", "tags", "bilou", "x"):
+        with pytest.raises(InputError, match=f"'{name}' is annotation without offsets"):
+            corpus.parse_document({"text": "By Quo.", name: value}, FORM, "here")
+    fields = {"text": "By Quo.", "x": value, "pii": [SPAN]}
+    assert corpus.parse_document(fields, FORM, "here").pii == (PiiSpan(3, 6, "PERSON"),)
+
+
+@pytest.mark.parametrize("value", [["O", "O"], ["A-1", "O"], ["NN", "VB"], [], "O", [{"a": 1}]])
+def test_other_lists_of_words_are_no_labels_of_tokens(value):
+    assert corpus.parse_document({"text": "By Quo.", "tags": value}, FORM, "here").pii is None
+
+
 @pytest.mark.parametrize("label", ["positive", 1, True, ["a", "b"], None])
 def test_the_class_of_a_record_is_no_annotation(label):
     document = corpus.parse_document(

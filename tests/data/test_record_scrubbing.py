@@ -169,6 +169,28 @@ def test_one_character_is_masked_elsewhere_only_where_it_stands_alone():
 
 
 @pytest.mark.parametrize(
+    ("item", "label"),
+    [
+        ({"quote": "Xan Quux", "infoType": {"name": "PERSON_NAME"}, "location": {}}, "PERSON_NAME"),
+        ({"text": "Xan Quux", "label": "PERSON"}, "PERSON"),
+        ({"Value": "Xan Quux", "Type": "name"}, "name"),
+        (["Xan Quux", "PER"], "PER"),
+    ],
+)
+def test_what_annotation_without_offsets_quotes_is_masked(tmp_path, item, label):
+    [new], done = scrubbed(tmp_path, [{"text": "By Xan Quux.", "list": [item]}], style="label")
+    assert new["text"] == f"By <{label}>."
+    assert (done.masked, done.remaining) == ({label: 2}, 0)
+
+
+@pytest.mark.parametrize(
+    "item", [{"text": "Hello.", "type": "message"}, {"text": "x", "label": "y"}, ["Xan", "Quux"]]
+)
+def test_a_text_with_another_type_is_no_quotation(item):
+    assert list(record_scrubbing.quotations({"list": [item]})) == []
+
+
+@pytest.mark.parametrize(
     ("name", "field", "masked"),
     [
         ("Xanthor Quux", "Quux v Acme", "<PERSON> v Acme"),
