@@ -437,6 +437,9 @@ def _replace_masked(value: str, text: str, edits: Sequence[_Edit]) -> str:
 ATTEMPTS = 50
 """How often something is invented before a label has to do."""
 
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_MARKS = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'") | dict.fromkeys("‐‑‒–﹣－", "-"))
+
 DIGITS = 8
 """Hexadecimal digits behind such a label: of a thousand strings two share theirs once in 8,600."""
 
@@ -444,46 +447,71 @@ DIGITS = 8
 def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
     """Return a pseudonym for each (string, label) of a data set, without white space around it.
 
-    Strings that differ in white space and Unicode form alone have the same one. None equals a
-    string of the data set, of whatever label and case, and no two are equal, so what was told apart
-    still is. What cannot be invented becomes a label with digits that follow from the key, such as
-    <GENDER-7f3a2c91>. All follow from the string, its label and `key`; the order does not matter,
-    and other strings only where two would have got the same pseudonym, or where one would be what
-    another is.
+    Strings that differ in white space and Unicode form alone have the same one. So have names that
+    differ in case, apostrophes or hyphens alone, and one string under labels of one category. None
+    equals a string of the data set, of whatever label and case, and no two others are equal, so
+    what was told apart still is. What cannot be invented becomes a label with digits that follow
+    from the key, such as <GENDER-7f3a2c91>. All follow from the string, its label and `key`; the
+    order does not matter, and other strings only where two would have got the same pseudonym, or
+    where one would be what another is.
     """
     given = {(string.strip(), label) for string, label in pairs}
     reserved = {form.casefold() for string, _ in given for form in (string, normalize(string))}
-    made = {}
-    for string, label in sorted({(normalize(string), label) for string, label in given}):
-        new = _invent_unused(string, label, reserved, key) or _pseudonym(
-            string, label, reserved, key
-        )
-        reserved.add(new.casefold())
-        made[string, label] = new
+    spellings: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for string, label in given:
+        spellings.setdefault(_identity(string, label), set()).add((normalize(string), label))
+    made: dict[tuple[str, str], str] = {}
+    for same in sorted(spellings):
+        spelt = sorted(spellings[same])
+        new = _invent_unused(same, spelt, reserved, key) or _pseudonyms(same, spelt, reserved, key)
+        reserved |= {one.casefold() for one in new.values()}
+        made |= new
     return {(string, label): made[normalize(string), label] for string, label in given}
 
 
-def _invent_unused(string: str, label: str, reserved: set[str], key: str) -> str | None:
-    """Return the first invention that is no one's yet, if there is one."""
+def _identity(string: str, label: str) -> tuple[str, str]:
+    """Return what a string and its label have in common with others of the same person or thing.
+
+    Labels of one category are the same. So are names that differ in case, in invisible characters,
+    or in the form of apostrophes and hyphens; of numbers and addresses these may be all there is.
+    """
+    known = category(label)
+    if known is None or known.name != "Name":
+        return normalize(string), known.labels[0] if known else label
+    return normalize(_UNSEEN.sub("", string).translate(_MARKS)).casefold(), known.labels[0]
+
+
+def _invent_unused(
+    same: tuple[str, str], spelt: Sequence[tuple[str, str]], reserved: set[str], key: str
+) -> dict[tuple[str, str], str]:
+    """Return the first invention that is no one's yet, as each spelling has it; empty for none."""
     for attempt in range(ATTEMPTS):
-        new = surrogate_like(
-            string, label, random.Random(_digest(key, label, string, str(attempt)))
-        )
-        if new is None:
-            return None
-        if new.casefold() not in reserved:
-            return new
-    return None
+        digest = _digest(key, *reversed(same), str(attempt))
+        new = {
+            pair: surrogate_like(_UNSEEN.sub("", pair[0]), pair[1], random.Random(digest))
+            for pair in spelt
+        }
+        complete = {pair: one for pair, one in new.items() if one is not None}
+        if len(complete) < len(new):
+            return {}
+        if not any(one.casefold() in reserved for one in complete.values()):
+            return complete
+    return {}
 
 
-def _pseudonym(string: str, label: str, reserved: set[str], key: str) -> str:
-    """Return the label with the first digits of a hash, more of them where those are taken.
+def _pseudonyms(
+    same: tuple[str, str], spelt: Sequence[tuple[str, str]], reserved: set[str], key: str
+) -> dict[tuple[str, str], str]:
+    """Return the labels with the first digits of a hash, more of them where those are taken.
 
     Counting up would reveal the alphabetical order, and depend on which strings there are.
     """
-    digest = _digest(key, "tag", label, string).hex()
-    tags = (f"<{label}-{digest[:size]}>" for size in range(DIGITS, len(digest) + 1))
-    return next(tag for tag in tags if tag.casefold() not in reserved)
+    digest = _digest(key, "tag", *reversed(same)).hex()
+    tags = (
+        {(string, label): f"<{label}-{digest[:size]}>" for string, label in spelt}
+        for size in range(DIGITS, len(digest) + 1)
+    )
+    return next(new for new in tags if not any(tag.casefold() in reserved for tag in new.values()))
 
 
 def _digest(key: str, *fields: str) -> bytes:

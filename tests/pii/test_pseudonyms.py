@@ -43,6 +43,35 @@ def test_spellings_of_one_string_have_one_pseudonym():
     assert found[4] != found[0]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Helga Brunner", "HELGA BRUNNER"),
+        ("Siobhán O'Neill", "siobhán O’Neill"),
+        ("Ann-Marie Quux", "Ann\u2011Marie Qu\u200bux"),
+    ],
+)
+def test_a_name_in_other_case_or_with_other_marks_has_the_same_pseudonym(one, other):
+    labels = ["PERSON", "PER", "PATIENT", "NAME", "B-PER", "person"]
+    made = assign_pseudonyms([(name, at) for name in (one, other) for at in labels], key="k")
+    assert len({new.casefold() for new in made.values()}) == 1
+    assert made[one, "PERSON"] == made[one, "B-PER"]
+    assert other.isupper() == made[other, "PER"].isupper()
+
+
+def test_other_strings_are_the_same_only_in_labels_of_one_category():
+    pairs = [
+        ("aB-1", "PASSWORD"),
+        ("Ab-1", "PASSWORD"),
+        ("F", "GENDER"),
+        ("F", "SEX"),
+        ("F", "AGE"),
+    ]
+    made = assign_pseudonyms(pairs, key="k")
+    assert made[pairs[0]] != made[pairs[1]]
+    assert made[pairs[2]][-9:] == made[pairs[3]][-9:] != made[pairs[4]][-9:]
+
+
 FORMS = [
     ("3 May 1980", "BIRTHDAY", r"\d{1,2} [A-Z][a-z]+ (19|20)\d\d"),
     ("May 3rd, 1980", "BIRTHDAY", r"[A-Z][a-z]+ \d{1,2}(st|nd|rd|th), \d{4}"),
