@@ -111,7 +111,8 @@ def scrub(
     fields = {name: count for name, count in done.unread.items() if name != EMPTY}
     for line in unread_caveat(request.source, fields):
         print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
-    return 1 if strict and (done.remaining or done.pii_in_ids or done.cut) else 0
+    left = done.remaining or done.pii_in_ids or done.people_as_fields or done.cut
+    return 1 if strict and left else 0
 
 
 def _check_json(json: Path | None, request: "ScrubRequest") -> None:
@@ -196,4 +197,7 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         )
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."
+    if done.people_as_fields:
+        records = count_of(done.people_as_fields, "record")
+        yield f"Not masked: names of fields that are names of people in {records}."
     yield "PII that no one marked and the detector did not find is in OUT unchanged."

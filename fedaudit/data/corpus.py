@@ -19,6 +19,7 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import annotated_spans, formats, tables
 from fedaudit.data.conversation import text_of
 from fedaudit.data.formats import RecordContent
+from fedaudit.pii.field_names import shown_name
 from fedaudit.pii.spans import cuts_word
 from fedaudit.system.documents import LARGEST_DOCUMENT, check_size
 from fedaudit.system.files import atomic_text, existing_path, open_regular
@@ -394,7 +395,8 @@ def _unique_object(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         names = Counter(name for name, _ in pairs)
-        raise InputError(f"{where}: {names.most_common(1)[0][0]!r} stands twice in one object.")
+        name = shown_name(names.most_common(1)[0][0])
+        raise InputError(f"{where}: {name!r} stands twice in one object.")
     return result
 
 

@@ -10,6 +10,7 @@ from fedaudit.api.records import PiiSpan, Place, TextPiece, join_pieces
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import annotated_spans
 from fedaudit.data.conversation import Conversation, conversation, text_of
+from fedaudit.pii.field_names import shown_name
 
 FIELDS = ("text", "prefix", "instruction", "input", "output", "task", "group")
 """The fields of text as fedaudit calls them."""
@@ -60,7 +61,7 @@ class RecordContent:
     fixed: frozenset[Place]
     """Strings that say how to read the record: ids, tasks, groups, who speaks."""
     unread: tuple[str, ...]
-    """The names of fields that mean nothing here."""
+    """The names of fields that mean nothing here, as messages may have them."""
 
     @property
     def text(self) -> str:
@@ -115,7 +116,7 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         names=names,
         is_prompt=text_role == "prefix",
         fixed=frozenset([*fixed, *(talk.speakers if talk else ())]),
-        unread=(*unread, *(talk.unread if talk else ())),
+        unread=tuple(dict.fromkeys(map(shown_name, [*unread, *(talk.unread if talk else ())]))),
     )
 
 
@@ -161,12 +162,14 @@ def _annotation(record: Mapping[str, Any], where: str) -> str | None:
     }
     readable = [name for name, value in fields.items() if annotated_spans.is_annotation(value)]
     if len(readable) > 1:
-        raise InputError(f"{where}: {readable[0]!r} and {readable[1]!r} both annotate; keep one.")
+        pair = " and ".join(repr(shown_name(name)) for name in readable[:2])
+        raise InputError(f"{where}: {pair} both annotate; keep one.")
     for name, value in fields.items():
         if not readable and annotated_spans.would_be_lost(name, value):
             raise InputError(
-                f"{where}: {name!r} is annotation without offsets, which would be lost; write it "
-                "as 'pii', a list of spans with 'start', 'end' and 'label', or rename the field."
+                f"{where}: {shown_name(name)!r} is annotation without offsets, which would be "
+                "lost; write it as 'pii', a list of spans with 'start', 'end' and 'label', or "
+                "rename the field."
             )
     others = (name for name in sorted(record) if annotated_spans.names_people(record[name]))
     if not readable:
@@ -261,7 +264,7 @@ def _explicit() -> str:
 
 
 def _list_fields(record: Mapping[str, Any]) -> str:
-    return ", ".join(map(repr, record)) or "no field"
+    return ", ".join(dict.fromkeys(repr(shown_name(name)) for name in record)) or "no field"
 
 
 def _suggest_name(unread: Sequence[str]) -> str:

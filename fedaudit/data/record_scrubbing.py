@@ -150,6 +150,15 @@ def json_strings(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]
             yield from json_strings(inner, (*key_path, number))
 
 
+def field_names(value: Any) -> Iterator[str]:
+    """Yield the names of all fields in a JSON value."""
+    if isinstance(value, Mapping):
+        yield from value
+    if isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from field_names(inner)
+
+
 def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedRecord:
     """Return the record with whatever is to be masked in one of its strings masked in all."""
     everywhere = _spread(marked, chosen)

@@ -13,6 +13,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import DETECTOR
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document
+from fedaudit.api.scripts import has_han
 from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.data import corpus, record_scrubbing, tables
@@ -20,6 +21,7 @@ from fedaudit.data.annotation import annotate
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.record_scrubbing import MarkedRecord, MaskedRecord
 from fedaudit.pii import masking, spellings
+from fedaudit.pii.field_names import names_a_person
 from fedaudit.pii.normalized_search import normalize
 from fedaudit.system.files import (
     atomic_text,
@@ -76,6 +78,8 @@ class ScrubResult:
     """Of these, those that stand there in other spellings only, as look-alikes."""
     pii_in_ids: int
     """Records whose id, group or task contains personal data that is masked in them."""
+    people_as_fields: int
+    """Records with a field that is called by a person's name, which stays."""
     unread: Mapping[str, int]
     """How many records have an unknown field, which may hold personal data, by its name; and how
     many have no text at all and were left out, by `corpus.EMPTY`."""
@@ -152,6 +156,7 @@ def scrub(
         remaining=len(remaining),
         respelt=len(remaining - exact),
         pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
+        people_as_fields=_count_people_as_fields(records, request),
         unread=empty + Counter(name for record in records for name in set(record.content.unread)),
         cut=_cut_lines(request.source, records),
     )
@@ -190,6 +195,7 @@ def table(request: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
             "other_spellings": scrubbed.respelt,
         },
         "named": scrubbed.pii_in_ids,
+        "people_as_fields": scrubbed.people_as_fields,
         "unread": {name: n for name, n in sorted(scrubbed.unread.items()) if name != corpus.EMPTY},
         "left_out": scrubbed.unread.get(corpus.EMPTY, 0),
     }
@@ -229,6 +235,27 @@ def _mark_records(
         if how:
             progress(len(result), len(records))
     return result, annotator
+
+
+def _count_people_as_fields(records: Sequence[CorpusRecord], request: ScrubRequest) -> int:
+    """Return how many records have a field called by what the detector finds to be a name.
+
+    One word alone is too often a heading.
+    """
+    named = [
+        {name for name in record_scrubbing.field_names(record.fields) if names_a_person(name)}
+        for record in records
+    ]
+    headings = [Document(id=name, text=f"Name: {name}") for name in sorted(set().union(*named))]
+    found, _ = annotate(headings, request.detector, request.options)
+    people = {
+        heading.id
+        for heading in found
+        if " " in heading.id.strip() or has_han(heading.id)
+        for string, _ in heading.strings()
+        if string == heading.id.strip()
+    }
+    return sum(not names.isdisjoint(people) for names in named)
 
 
 def _label_filter(request: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:

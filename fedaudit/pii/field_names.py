@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import regex
 
+from fedaudit.pii.everyday_words import everyday_words
 from fedaudit.pii.person_roles import HAN_ROLES, ROLES
 
 _LABELS = {
@@ -88,6 +89,47 @@ _INSTITUTION = re.compile(
     r"|college|hospital|clinic|department|ministry|team|party|court|school|services?)\b|公司|医院"
     r"|法院|银行|大学"
 )
+
+_OF_FIELDS = (
+    "address admission age allergies allergy amount answer balance birth category chief "
+    "chosen city code comment comments complaint completion content context conversations "
+    "country county court created currency data date department description diagnosis "
+    "discharge document domain email entities entity ethnicity file gender history id ids "
+    "index input instruction insurance key label labels lang language link marital "
+    "medication messages meta metadata mobile model name names nationality note notes number "
+    "occupation outcome output phone plan postcode prefix primary procedure profession "
+    "prompt provider query question reason reference rejected religion response result "
+    "results salary score secondary sex source span spans speaker split state status style "
+    "summary surgery symptoms system tags target task telephone text title token tokens "
+    "topic treatment turns type uid unit updated url username uuid value version visit "
+    "weight zip"
+)
+_FIELD_WORDS = frozenset(_OF_FIELDS.split())
+"""What fields are called, and people are not."""
+HIDDEN_NAME = "<PERSON>"
+"""What messages have for the name of a field that may be a person's."""
+
+
+def shown_name(field: str) -> str:
+    """Return the name of a field as messages may have it: a person's name or number is hidden."""
+    part = field.rpartition(".")[2].strip()  # of "messages.name"
+    personal = names_a_person(part) or re.search(r"@|\d{6}", field)
+    return HIDDEN_NAME if personal else field
+
+
+def names_a_person(field: str) -> bool:
+    """Tell whether the name of a field may be a person's: words with capitals, none of a field's.
+
+    In small letters, or in one word of capitals, it is taken for a field's.
+    """
+    words = re.findall(r"[^\W\d_]+", field)
+    keys = {word.casefold() for word in words}
+    known = everyday_words() | _FIELD_WORDS | ROLES
+    written = _NAMES.fullmatch(field) and (len(words) > 1 or not field.isupper())
+    is_field = _role(_plain(field)) or any(
+        names.fullmatch(_plain(field)) for names in _PATTERNS.values()
+    )
+    return bool(written) and not is_field and keys.isdisjoint(known)
 
 
 def label_of_value(names: Sequence[str], value: str) -> str | None:

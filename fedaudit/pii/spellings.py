@@ -22,7 +22,7 @@ DEEPEST = 3
 """How often what was decoded is decoded again."""
 
 _ESCAPE = re.compile(
-    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3][0-7]{2})"
+    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|(?:u|U[0-9a-fA-F]{4})([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3][0-7]{2})"
     r"|([nrtbf/\"'\\]))"
 )
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "", "f": " "}

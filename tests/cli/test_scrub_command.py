@@ -134,6 +134,19 @@ def test_data_in_ids_are_told_of(run):
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 
+@pytest.mark.parametrize(
+    ("name", "people"), [("Quillon Ashdown", 1), ("Blood Pressure", 0), ("blood", 0), ("Bloods", 0)]
+)
+def test_a_field_called_by_a_persons_name_is_counted(run, name, people):
+    Path("in.jsonl").write_text(json.dumps({"text": "x", "meta": [{name: {"y": 1}}], name: 1}))
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict", "--json", "counts.json")
+    said = "Not masked: names of fields that are names of people in 1 record."
+    assert (done.code, said in done.out) == (people, bool(people))
+    counts = Path("counts.json").read_text()
+    assert json.loads(counts)["people_as_fields"] == people
+    assert not (people and (name in counts + done.out + done.err))
+
+
 def test_counts_as_json_hold_no_data(run):
     out, _ = scrubbed(run, "--seed", 4711, "--style", "pseudonym", "--json", "sub/counts.json")
     text = Path("sub/counts.json").read_text()

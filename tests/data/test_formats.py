@@ -208,6 +208,49 @@ def test_a_name_that_stands_twice_is_refused(tmp_path):
         list(corpus.read(path, FORM))
 
 
+NAMED = "Quillon Ashdown"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f'{{"text": "x", "meta": {{"{NAMED}": 1, "{NAMED}": 2}}}}', "'<PERSON>' stands twice"),
+        (f'{{"{NAMED}": "came", "x": 1}}', "it has '<PERSON>', 'x'"),
+        (f'{{"text": "x", "{NAMED}": ["O", "B-PER"]}}', "'<PERSON>' is annotation without"),
+        (f'{{"instruction": "x", "{NAMED}": 1, "Zed Yule": 1}}', "has 'instruction', '<PERSON>'. "),
+    ],
+)
+def test_no_message_has_a_field_that_is_called_by_a_persons_name(tmp_path, line, message):
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match=message) as caught:
+        list(corpus.read(path, FORM))
+    assert "Ashdown" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("Quillon Ashdown", True),
+        ("messages.Quillon Ashdown", True),
+        ("ASHDOWN, Quillon", True),
+        ("王建国", True),
+        ("q.ashdown@example.org", True),
+        ("0151 234567", True),
+        ("Birth Date", False),
+        ("Patient Name", False),
+        ("患者", False),
+        ("created_by", False),
+        ("messages.content.image_url", False),
+        ("URL", False),
+        ("", False),
+    ],
+)
+def test_the_name_of_a_field_is_shown_unless_it_may_be_a_persons(name, hidden):
+    read = content({"text": "x", name: 1}, FORM, "here")
+    assert read.unread == (("<PERSON>",) if hidden else (name,))
+
+
 def test_an_array_of_records_is_read_like_lines(tmp_path):
     path, records = tmp_path / "local_training_0.json", [RECORDS["dolly"][0], {"text": "b"}]
     path.write_text("\ufeff\n" + json.dumps(records, indent=4))
