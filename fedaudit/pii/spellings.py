@@ -12,7 +12,6 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
-from urllib.parse import unquote
 
 from fedaudit.pii import lookalikes
 
@@ -22,9 +21,11 @@ DEEPEST = 3
 """How often what was decoded is decoded again."""
 
 _ESCAPE = re.compile(
-    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|(?:u|U[0-9a-fA-F]{4})([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3][0-7]{2})"
-    r"|([nrtbf/\"'\\]))"
+    r"\\(?:u\{([0-9a-fA-F]{1,6})\}|U([0-9a-fA-F]{8})|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})"
+    r"|([0-3][0-7]{2})|([nrtbf/\"'\\]))"
 )
+_PERCENT_U = re.compile(r"%u([0-9a-fA-F]{4})")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "", "f": " "}
 _QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2})+")
 _SOFT_BREAK = re.compile(r"=\r?\n")
@@ -102,23 +103,28 @@ def _decode(text: str, *, quoted: bool) -> str:
         text = _QUOTED.sub(_from_bytes, _SOFT_BREAK.sub("", text))
     if "\\" in text:
         text = _ESCAPE.sub(_unescape, _LATEX.sub(r"\1", text))
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = _join_surrogates(text)
     if "&" in text:
         text = html.unescape(text)
     if "%" in text:
-        text = unquote(text, errors="replace")
+        text = _PERCENT_U.sub(lambda match: chr(int(match[1], 16)), text)
+        text = _join_surrogates(_PERCENT.sub(_from_bytes, text))
     return text if text.isascii() else _MOJIBAKE.sub(_misread, text)
 
 
 def _unescape(match: re.Match[str]) -> str:
-    if digits := match[1] or match[2] or match[3]:
+    if digits := match[1] or match[2] or match[3] or match[4]:
         code = int(digits, 16)
         return chr(code) if code <= 0x10FFFF else match[0]
-    return chr(int(match[4], 8)) if match[4] else _PLAIN_ESCAPES.get(match[5], match[5])
+    return chr(int(match[5], 8)) if match[5] else _PLAIN_ESCAPES.get(match[6], match[6])
+
+
+def _join_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _from_bytes(match: re.Match[str]) -> str:
-    data = bytes.fromhex(match[0].replace("=", ""))
+    data = bytes.fromhex(re.sub("[=%]", "", match[0]))
     try:
         return data.decode()
     except UnicodeDecodeError:

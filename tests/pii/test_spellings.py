@@ -48,6 +48,10 @@ SPELLINGS = [
     "ju\u0308rgen a\u0308ckermann",
     r"J\u{fc}rgen \u{c4}ckermann",
     r"J\303\274rgen \303\204ckermann",
+    r"\U0000004a\U000000fcrgen \u00c4ckermann",
+    "%u004a%u00fcrgen %u00C4ckermann",
+    "J%FCrgen%20%C4ckermann",
+    quote(quote(NAME, encoding="latin-1")),
     "ÄckermannJürgen",
 ]
 
