@@ -152,10 +152,7 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     pieces = count_of(sum(done.masked.values()), "piece")
     records = count_of(done.records, "record")
     yield f"{request.out}: {records}, {pieces} of PII masked ({request.style})"
-    width = max(map(len, (*done.masked, *done.kept)), default=0)
-    for status, counts in (("masked", done.masked), ("kept", done.kept)):
-        for label, count in counts.items():
-            yield f"  {status:<6} {label:<{width}} {count:>9,}"
+    yield from _label_facts(done)
     if done.annotated:
         records = count_of(done.annotated, "record")
         yield f"Masked by the data's own annotation alone: {records}."
@@ -201,3 +198,15 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         records = count_of(done.people_as_fields, "record")
         yield f"Not masked: names of fields that are names of people in {records}."
     yield "PII that no one marked and the detector did not find is in OUT unchanged."
+
+
+def _label_facts(done: "ScrubResult") -> Iterator[str]:
+    from fedaudit.pii.taxonomy import category
+
+    width = max(map(len, (*done.masked, *done.kept)), default=0)
+    for status, counts in (("masked", done.masked), ("kept", done.kept)):
+        for label, count in counts.items():
+            yield f"  {status:<6} {label:<{width}} {count:>9,}"
+    unknown = sorted(label for label in {*done.masked, *done.kept} if category(label) is None)
+    if unknown:
+        yield f"In no category of the taxonomy: {', '.join(unknown)}."

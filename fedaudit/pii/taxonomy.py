@@ -18,6 +18,15 @@ NORMS = ("gdpr", "ccpa", "gbt", "pdpa")
 OTHER_CATEGORY = "other"
 """What stands for the major category of a label that belongs to none."""
 
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[^\W_a-zA-Z]+")
+_COUNTRY = re.compile(
+    r"^(?:A[RTU]|B[EGR]|C[AHLNYZ]|D[EK]|E[ESU]|F[IR]|G[BR]|H[KRU]|I[DELNT]|JP|KR|L[TUV]|M[TXY]|N[GLOZ]"
+    r"|P[HLT]|R[OU]|S[AEGIK]|T[HRW]|U[AKS]|ZA|AUSTRALIA|BELGIUM|BRAZIL|CANADA|CHILE|CHINA|COLOMBIA"
+    r"|CROATIA|DENMARK|FINLAND|FRANCE|GERMANY|HONG_KONG|INDIA|INDONESIA|IRELAND|ISRAEL|ITALY|JAPAN"
+    r"|KOREA|MEXICO|NETHERLANDS|NEW_ZEALAND|NORWAY|PARAGUAY|PERU|POLAND|PORTUGAL|SCOTLAND|SINGAPORE"
+    r"|SOUTH_AFRICA|SPAIN|SWEDEN|SWITZERLAND|TAIWAN|THAILAND|TURKEY|URUGUAY|VENEZUELA)_(?=.)"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
@@ -82,15 +91,13 @@ def category(label: str) -> Category | None:
     """Return the category that `label` or a category's own name means; None if none does.
 
     Case does not matter, nor whether words are joined by spaces, hyphens, underscores or nothing.
-    The B-, I- ... of a token's place in a name count no more than a number behind: B-LASTNAME1.
+    The B-, I- ... of a token's place in a name count no more than a number behind (B-LASTNAME1) or
+    a country in front: US_PASSPORT, UKNationalHealthNumber.
     """
+    inner = re.sub(r"^\s*[BIESLU][-_]", "", label, flags=re.IGNORECASE)
+    spelt = (label, inner, re.sub(r"\d+$", "", inner.strip()), _without_country(inner))
     by_label = _by_label()
-    key = _key(label)
-    known = by_label.get(key)
-    if known is None:
-        inner = re.sub(r"^\s*[BIESLU][-_]", "", label, flags=re.IGNORECASE)
-        known = by_label.get(_key(inner)) or by_label.get(re.sub(r"\d+$", "", _key(inner)))
-    return known
+    return next((by_label[key] for key in map(_key, spelt) if key in by_label), None)
 
 
 def major_category(label: str) -> str:
@@ -111,7 +118,13 @@ def _by_label() -> Mapping[str, Category]:
 
 
 def _key(label: str) -> str:
-    return re.sub(r"[\s_-]+", "", label).upper()
+    return re.sub(r"[\s_'’/-]+", "", label).upper().replace("LICENCE", "LICENSE")
+
+
+def _without_country(label: str) -> str:
+    """Return a label without the country in front of it, whose words are joined by capitals too."""
+    words = [word.upper() for word in _WORD.findall(label)]
+    return _COUNTRY.sub("", "_".join(words))
 
 
 def _norm(key: str, table: Mapping[str, Any]) -> Norm:

@@ -134,6 +134,13 @@ def test_data_in_ids_are_told_of(run):
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 
+def test_labels_in_no_category_are_named(run):
+    spans = [{"start": n, "end": n + 1, "label": at} for n, at in ((0, "PERSON"), (2, "ZED"))]
+    Path("in.jsonl").write_text(json.dumps({"text": "x y", "pii": spans}))
+    out, _ = scrubbed(run)
+    assert "In no category of the taxonomy: ZED." in out
+
+
 @pytest.mark.parametrize(
     ("name", "people"), [("Quillon Ashdown", 1), ("Blood Pressure", 0), ("blood", 0), ("Bloods", 0)]
 )
