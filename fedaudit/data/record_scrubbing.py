@@ -17,7 +17,7 @@ from fedaudit.pii.field_names import label_of_value
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import cuts_word, resolve
-from fedaudit.pii.spellings import forms, readings
+from fedaudit.pii.spellings import decodings, forms, readings
 from fedaudit.pii.taxonomy import category
 
 FIELDS = ("instruction", "input", "output")
@@ -123,8 +123,19 @@ def with_parts_of_names(marked: MarkedRecord) -> MarkedRecord:
         else _also(document, small, whole_words=True, folded=document.text.lower())
         for key_path, document in marked.other_strings.items()
     }
+    # Masking a part of an encoded name would hide from the last search that the rest is left.
+    others |= {
+        key_path: document
+        for key_path, document in marked.other_strings.items()
+        if any(name in said for said in _encoded(document.text) for name in names)
+    }
     text = _also(marked.document, surnames | names, whole_words=True)
     return replace(marked, document=text, other_strings=others)
+
+
+def _encoded(text: str) -> list[str]:
+    """Return what a text says only once it is decoded."""
+    return [said for said in decodings(text) if said != text]
 
 
 def _is_name(label: str) -> bool:

@@ -200,6 +200,7 @@ def test_a_text_with_another_type_is_no_quotation(item):
         ("Quux, Xanthor", "Dr Quux", "Dr <PERSON>"),
         ("Xanthor A. Quux-Yule", "Quux-Yule came", "<PERSON> came"),
         ("Xanthor Lee", "Lee", "Lee"),
+        ("Xanthor Quux", "%u0058anthor Quux", "%u0058anthor Quux"),  # is counted as left
         ("Xanthor Stone", "Stone removed", "Stone removed"),
         ("Professor Xanthor Quux", "Professor Yule", "Professor Yule"),
         ("Dr Xanthor Quux", "Doctor Quux's", "Doctor <PERSON>'s"),
