@@ -7,15 +7,20 @@ _TIMES = (
     "tuesday wednesday thursday friday saturday sunday spring summer autumn winter"
 )
 _FUNCTION_WORDS = (
-    "a according after all also although am among an and another any are as ask at because been "
-    "before being both but by call can could dear did do does each either every few following for "
-    "from furthermore good had happy has have he hello her here hers hey hi him his how however i "
-    "if in is it its let many may me meet moreover most must my neither no nobody nor not now of "
-    "off on once only or other others our out over own per please several shall she should since "
-    "so some still such tell than thank thanks that the their them then there therefore these they "
-    "this those though through thus to today tomorrow too under unless until up us very was we "
-    "were what when where which while who whom whose why will with without would yes yet you your"
+    "a according after afterwards again all also although among an and another any are as ask at "
+    "because been before being between both but by call can could dear despite did do does during "
+    "each earlier either every few finally following for from further furthermore good had happy "
+    "has have he hello her here hers hey hi him his how however i if in instead is it its later "
+    "let many may me meanwhile meet moreover most must my neither no nobody nor not now "
+    "occasionally of on once or other others our over overnight please recently several shall she "
+    "should since so some such tell than thank thanks that the their them then there therefore "
+    "these they this those though through thus to today tomorrow under unless until up us was we "
+    "were what when where which while who whom whose why will with without would yesterday yet "
+    "you your yours"
 )
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""What sentences are made of."""
+_MORE = "am off only out own per still too very yes"
 _PARTS_OF_TEXTS = (
     "annex appendix article box case chapter clause exhibit figure folio item line note number "
     "page paragraph part section sheet step table volume"
@@ -39,5 +44,5 @@ def everyday_words() -> frozenset[str]:
     """Return everyday words in small letters, most of them from Faker's list of English words."""
     from faker.providers.lorem.en_US import Provider
 
-    named = f"{_TIMES} {_FUNCTION_WORDS} {_PARTS_OF_TEXTS} {_PLACES} {_TITLES}".split()
+    named = f"{_TIMES} {_FUNCTION_WORDS} {_MORE} {_PARTS_OF_TEXTS} {_PLACES} {_TITLES}".split()
     return frozenset([*named, *(word.casefold() for word in Provider.word_list)])

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import regex as re
 
+from fedaudit.pii.everyday_words import FUNCTION_WORDS
+
 from .name_lists import NameLists, name_key, name_lists
 from .name_words import (
     BEFORE_PLACES,
     CARD_FIELDS,
     CLOSINGS,
     DEGREES,
-    FUNCTION_WORDS,
     LIST_LABELS,
     LOOSE_LABELS,
     NEXT_TO_PEOPLE,

@@ -1,5 +1,7 @@
 """Words around names of people, and words that begin with a capital and are none."""
 
+from fedaudit.pii import person_roles
+
 TITLES = (
     *("Mr", "Mrs", "Ms", "Miss", "Mx", "Messrs", "Dr", "Prof", "Professor", "Sir", "Dame", "Rev"),
     *("Reverend", "Herr", "Herrn", "Frau", "Monsieur", "Madame", "Mme", "Mmes", "Mlle", "Señor"),
@@ -33,43 +35,14 @@ PARTICLES = (
 _OF_PEOPLE = "van von vom ter ten zu zum zur af bin ibn bint binti"
 OF_PEOPLE = frozenset(_OF_PEOPLE.split())
 """Particles that are hardly ever in the name of a place."""
-_FUNCTION_WORDS = (
-    "a according after afterwards again all also although among an and another any are as ask at "
-    "because been before being between both but by call can could dear despite did do does during "
-    "each either every few finally following for from further furthermore good had happy has have "
-    "he hello her here hers hey hi him his how however earlier i if in instead is it its later "
-    "let many may me meanwhile meet moreover most must my neither no nobody nor not now "
-    "occasionally of on once or other others our over overnight please recently several shall she "
-    "should since so some such tell than thank thanks that the their them then there therefore "
-    "these they this those though through thus to today tomorrow under unless until up us was we "
-    "were what when where which while who whom whose why will with without would yesterday yet "
-    "you your yours"
-)
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""What sentences are made of; only behind a title is one of them a name."""
 ROLES = (
-    *("name", "names", "patient", "patients", "client", "customer", "contact", "attn"),
-    *("attention", "from", "to", "cc", "bcc", "author", "authors", "signed", "signature"),
-    *("applicant", "claimant", "defendant", "plaintiff", "employee", "student", "teacher"),
-    *("pupil", "member", "guest", "attendee", "attendees", "participant", "participants"),
-    *("present", "speaker", "chair", "clerk", "tenant", "landlord", "owner", "witness"),
-    *("carer", "guardian", "mother", "father", "husband", "wife", "spouse", "kin"),
-    *("beneficiary", "payee", "sender", "recipient", "holder", "user", "assignee"),
-    *("reviewer", "reporter", "interviewer", "supervisor", "physician", "gp", "doctor"),
-    *("nurse", "consultant", "therapist", "surname", "forename", "signatory", "nom"),
-    *("borrower", "lender", "guarantor", "debtor", "creditor", "buyer", "seller", "vendor"),
-    *("purchaser", "lessee", "lessor", "policyholder", "insured", "executor", "trustee"),
-    *("heir", "daughter", "son", "brother", "sister", "partner", "caller", "driver", "judge"),
-    *("solicitor", "counsel", "lawyer", "attorney", "surgeon", "dentist", "midwife"),
-    *("manager", "director", "secretary", "treasurer", "organiser", "organizer", "host"),
-    *("candidate", "resident", "visitor", "passenger", "subscriber", "complainant"),
-    *("respondent", "petitioner", "appellant", "accused", "victim", "deceased"),
-    *("prénom", "nombre", "apellidos", "nome", "cognome", "naam", "navn", "imię"),
-    *("nazwisko", "jméno", "soyad", "vorname", "nachname", "patientin", "kunde", "absent"),
-    *("seen", "checked", "approved", "interpreter", "worker", "parent", "registrar", "operator"),
-    *("an(?:a)?esthetist", "cardholder", "alias", "remitter", "witnesses", "apologies", "invitees"),
-    *("signatories", "paciente", "médic[oa]", "cliente", "arzt", "ärztin", "kläger(?:in)?"),
-    *("beklagter?", "patienten(?:name)?", "klant", "patiënt", "(?:full|first|last|user)name"),
+    *sorted(person_roles.ROLES - {"agent", "party", "staff"}),
+    *("name", "names", "signed", "present", "surname", "forename", "nom", "prénom", "nombre"),
+    *("apellidos", "nome", "cognome", "naam", "navn", "imię", "nazwisko", "jméno", "soyad"),
+    *("vorname", "nachname", "absent", "seen", "checked", "approved", "registrar", "operator"),
+    *("alias", "remitter", "witnesses", "apologies", "invitees", "signatories", "klant"),
+    *("patiënt", "médica", "an(?:a)?esthetist", "patienten(?:name)?"),
+    "(?:full|first|last|user)name",
     r"(?:witnessed|dictated|referred|reviewed|authori[sz]ed|prepared|written|issued|reported"
     r"|requested|completed|examined|interviewed|recorded|typed|submitted|sold|received|verified"
     r"|drafted|taken|made)[\s_](?:by|for)",
