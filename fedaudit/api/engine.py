@@ -33,7 +33,7 @@ class TokenStatistics:
     deviation: Sequence[float]
     """The standard deviation of the same; empty likewise."""
     first: Sequence[bool]
-    """Whether no other token is more likely there."""
+    """Whether no other token is more likely there; empty if unknown."""
 
     def __len__(self) -> int:
         return len(self.log_probability)

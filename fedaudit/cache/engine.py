@@ -249,7 +249,7 @@ def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:
         return False
     most = max(0, len(sequence) - 1)
     if answer[1] == answer[2] == []:  # a server does not return them
-        answer = [answer[0], [0.0] * most, [0.0] * most, answer[3]]
+        answer = [answer[0], [0.0] * most, [0.0] * most, answer[3] or [False] * most]
     return all(
         isinstance(row, list) and len(row) == most and {type(value) for value in row} <= {kind}
         for row, kind in zip(answer, NUMBERS, strict=True)

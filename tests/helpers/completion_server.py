@@ -24,6 +24,10 @@ QUIRKS = {
     "no context": "no context length is stated",
     "other length": "max_tokens is refused",
     "penalty": "greedy answers say nothing twice",
+    "no top": "only the log-probability of each token itself is given",
+    "own top": "as the likeliest token, each token itself is listed",
+    "few choices": "more than 8 samples a request are refused",
+    "choices at most": "of more than 8 samples a request, 8 are given",
 }
 
 
@@ -79,6 +83,8 @@ class HonestServer:
         """Return why a request is refused; None if it is not."""
         if not isinstance(body["prompt"], str) and "token_ids" in self.without:
             return "prompt: not a string"
+        if "few choices" in self.quirks and body.get("n", 1) > 8:
+            return "n must be at most 8"
         if "other length" in self.quirks and "max_tokens" in body:
             return "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
         return None
@@ -108,6 +114,7 @@ class HonestServer:
             sent = len(prompt) if "cut and lied" in self.quirks else 0
             prompt = prompt[-self.kept :]
         how, n, seed = self.manner(body, prompt)
+        n = min(n, 8) if "choices at most" in self.quirks else n
         request = GenerationRequest(prompt=prompt, samples=n, max_new_tokens=body["max_tokens"])
         batch = GenerationBatch([request], seed=seed, decoding=how)
         [drawn] = self.engine.generate(target, batch)
@@ -116,12 +123,19 @@ class HonestServer:
             drawn = Completion((self.engine.tokenizer.decode(tokens),))
         if "same choices" in self.quirks:
             drawn = Completion(drawn.texts[:1] * n)
-        choices = [{"index": i, "text": text} for i, text in enumerate(drawn.texts)]
+        choices = [
+            {"index": i, "text": text, "finish_reason": "length"}
+            for i, text in enumerate(drawn.texts)
+        ]
         if "logprobs" in body and "logprobs" not in self.without:
             choices[0]["logprobs"] = self.logprobs(target, prompt, body)
         if "prompt_logprobs" in body and "prompt_logprobs" not in self.without:
             choices[0]["prompt_logprobs"] = self.prompt_logprobs(target, prompt)
-        return {"choices": choices, "usage": {"prompt_tokens": sent or len(prompt)}}
+        counts = {
+            "prompt_tokens": sent or len(prompt),
+            "completion_tokens": len(choices) * body["max_tokens"],
+        }
+        return {"choices": choices, "usage": counts}
 
     def penalised(self, target, prompt, new):
         """Return the greedy tokens of a `HashModel` that may say nothing twice."""
@@ -161,6 +175,10 @@ class HonestServer:
             {"likeliest": value if first else value + 1.0}
             for value, first in zip(found.log_probability, found.first, strict=True)
         ]
+        if "no top" in self.quirks:
+            tops = [None] * len(rows)
+        if "own top" in self.quirks:
+            tops = [None, *({"token": row} for row in rows[1:])]
         if body.get("echo") and "echo" not in self.without:
             return {"token_logprobs": rows, "top_logprobs": tops}
         return {"token_logprobs": rows[len(prompt) :], "top_logprobs": tops[len(prompt) :]}

@@ -37,6 +37,8 @@ class ServerAbilities:
     scoring: Scoring = ""
     """The field in which it returns the log-probabilities of a prompt's tokens. Empty if there is
     none, or if they differ from those with which it generates."""
+    ranks: bool = True
+    """Whether scores tell which tokens of a text are the likeliest at their positions."""
     context: int = 0
     """The maximum number of tokens in a prompt and its completion together."""
     why: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +60,7 @@ class ServerAbilities:
             templated=self.templated or other.templated,
             suspect=self.suspect or other.suspect,
             scoring=self.scoring if same else "",
+            ranks=self.ranks and other.ranks,
             context=min(self.context, other.context),
             why={**other.why, **self.why},
         )
@@ -104,6 +107,11 @@ class ServerAbilities:
             )
         elif not self.seed:
             caveats.append("The server keeps to no seed: the same audit will give other answers.")
+        if self.scoring and not self.ranks:
+            caveats.append(
+                "The server gives the log-probabilities of a text's tokens, but not of the "
+                "likeliest ones: what needs these has no value."
+            )
         if not self.greedy:
             caveats.append("At temperature 0 the server does not say the same twice.")
         if self.api == "completions" and not self.token_ids:

@@ -63,7 +63,7 @@ def _is_answer(row: Any, query: CompletionRequest) -> bool:
     texts, prompt, first = row
     return (
         len(texts) == query.n
-        and len(prompt) == len(first)
+        and len(first) in (0, len(prompt))
         and {type(text) for text in texts} <= {str}
         and {type(value) for value in prompt} <= {float}
         and {type(flag) for flag in first} <= {bool}

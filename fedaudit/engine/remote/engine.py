@@ -93,7 +93,10 @@ class RemoteEngine:
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Return each token's ln p and whether it is the likeliest, without mean and deviation."""
+        """Return each token's ln p and whether it is the likeliest, without mean and deviation.
+
+        If the server does not say which tokens are the likeliest, that is empty too.
+        """
         return [
             TokenStatistics(log_probability=values, mean=(), deviation=(), first=first)
             for values, first in self._score_texts(target, sequences, progress)
@@ -187,7 +190,8 @@ class RemoteEngine:
                 f"The server cuts a text into {len(answer.prompt) - skip} tokens, not into "
                 f"{size}: its scores cannot be assigned to tokens."
             )
-        return answer.prompt[skip:][: size - 1], answer.first[skip:][: size - 1]
+        first = answer.first[skip:][: size - 1] if self.abilities.ranks else ()
+        return answer.prompt[skip:][: size - 1], first
 
     def _queries(
         self, server: CompletionServer, request: GenerationRequest, seed: int, how: SamplingParams

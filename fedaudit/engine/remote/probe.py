@@ -130,6 +130,8 @@ class _Probe:
         """Greedy completions with the log-probabilities of their tokens."""
         self.counts: Scoring = ""
         """A field in which the server gives scores, whether or not they are right."""
+        self.ranks = True
+        """Whether the scores tell which tokens are the likeliest."""
         self.evidence = False
         """Whether a server refused a prompt, or counted fewer tokens than it was sent."""
         self.by_beginning = False
@@ -168,7 +170,7 @@ class _Probe:
         scoring, suspect = self._scoring(abilities) if may_score else ("", "")
         if not scoring and not suspect and not self.counts:
             suspect = self._penalty()
-        abilities = replace(abilities, scoring=scoring, suspect=suspect)
+        abilities = replace(abilities, scoring=scoring, ranks=self.ranks, suspect=suspect)
         room = self._context(context, longest, abilities)
         return replace(abilities, context=room, why=self.why)
 
@@ -392,6 +394,7 @@ class _Probe:
                 self.counts = self.counts or field
             if not problem:
                 self.why.pop("scoring", None)
+                self.ranks = check.ranks
                 return field, check.suspect
             # The first reason that matters: a field that is missing says the least.
             if check.answered or "scoring" not in self.why:

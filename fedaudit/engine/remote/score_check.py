@@ -65,6 +65,8 @@ class ScoreCheck:
     """The most scores in an answer, whether or not there was one for each token."""
     answered: bool = False
     """Whether there were scores at all."""
+    ranks: bool = True
+    """Whether the scores tell which tokens are the likeliest."""
     suspect: str = ""
     """Why what the model generates may not be its own, as far as scores tell; or empty."""
 
@@ -105,7 +107,10 @@ class ScoreCheck:
             self.suspect = "its scores of what it generates are other ones than when it did"
             return OTHERS if before is None else f"{OTHERS}, or {STALE}"
         others = [(one, self._scores(field, one)) for one, _ in rest[:1]] if before is None else []
-        self._look_for_penalty([(text, alone), *((t, s) for t, s in others if s)])
+        # If each token of a whole text is the likeliest, no other one was listed beside it.
+        self.ranks = bool(alone[1]) and not all(alone[1])
+        if self.ranks:
+            self._look_for_penalty([(text, alone), *((t, s) for t, s in others if s)])
         again = self._scores(field, sibling)
         fresh = all(
             scores is not None and self._fits(one, scores)
@@ -139,7 +144,7 @@ class ScoreCheck:
         """Note it if a greedy completion's tokens are not the likeliest by the model's scores."""
         for text, (_, first) in scored:
             begin = text.first - 1
-            if not all(first[begin : begin + len(text.expected)]):
+            if first and not all(first[begin : begin + len(text.expected)]):
                 self.suspect = (
                     "its greedy answers are not the likeliest ones by its own scores, as with a "
                     "default repetition penalty"

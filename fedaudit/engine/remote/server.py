@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import islice
 
 from fedaudit.api.errors import TargetError
@@ -13,6 +14,8 @@ from fedaudit.engine.remote.wire import (
     CompletionResponse,
     LengthField,
     MalformedResponse,
+    count_choices,
+    join_answers,
     read_answer,
     read_models,
 )
@@ -23,6 +26,14 @@ OTHER_LENGTH: LengthField = "max_completion_tokens"
 """The field that some servers take in place of max_tokens, which their refusal names."""
 UNKNOWN = frozenset({400, 404, 405, 410, 422})
 """Statuses of a server that works, but has no such model or no such path."""
+BUSY = frozenset({502, 503, 504})
+"""Statuses of a server that is there and cannot answer now, whatever it is asked."""
+PAUSE = 1.0
+"""Seconds after which a probe is repeated that a server failed at: it may not be the probe."""
+FEWEST_CHOICES = 4
+"""A request for so many samples, which the probes send, is not divided."""
+HARMLESS = "Hello"
+"""A prompt that a server may quote."""
 TRIES = 3
 """How often a request is sent while its responses are malformed."""
 
@@ -37,6 +48,8 @@ class CompletionServer:
         self.client, self.model, self.spending = client, model, spending
         self.api: Api = "completions"
         self.length_field: LengthField = "max_tokens"
+        self.most_choices = 0
+        """The most samples that one request may ask for; 0 for any number."""
         self.refusal = ""
         """What the server said when it last refused a request of a probe."""
         self.refused: HttpStatusError | None = None
@@ -50,7 +63,10 @@ class CompletionServer:
         """Return the response to one request; raises TargetError if there is none.
 
         If a response is malformed, the request is repeated a few times, unless it is not `patient`.
+        A request for more samples than the server gives at a time is divided.
         """
+        if self.most_choices and query.n > self.most_choices:
+            return self._ask_in_parts(query, self.most_choices)
         problem = ""
         for _ in range(TRIES):
             self.spending.take(query)
@@ -58,18 +74,59 @@ class CompletionServer:
                 body = self._post(query, patient=patient)
             except HttpStatusError as error:
                 renamed = self.length_field == "max_tokens" and OTHER_LENGTH in error.said
-                if error.status not in (400, 422) or not renamed:
+                if error.status in (400, 422) and renamed:
+                    self.length_field = OTHER_LENGTH
+                    self.spending.take(query)
+                    body = self._post(query, patient=patient)
+                elif error.status in (400, 422) and query.n > FEWEST_CHOICES:
+                    return self._ask_in_parts(query, max(FEWEST_CHOICES, query.n // 2))
+                elif patient:
+                    raise self._with_sentence(error, query) from None
+                else:
                     raise
-                self.length_field = OTHER_LENGTH
-                self.spending.take(query)
-                body = self._post(query, patient=patient)
             try:
                 return read_answer(body, query, self.api)
             except MalformedResponse as error:
                 problem = str(error)
+                if FEWEST_CHOICES <= (count := count_choices(body)) < query.n:
+                    return self._ask_in_parts(query, count)
                 if not patient:
                     break
         raise TargetError(self.client.failed(f"sent what {problem}"))
+
+    def _ask_in_parts(self, query: CompletionRequest, most: int) -> CompletionResponse:
+        """Return the samples of a request, asked for by requests for at most `most` each.
+
+        Each part has a seed of its own, which follows from the request's. A smaller number that the
+        server turns out to allow is kept for later requests.
+        """
+        answers: list[CompletionResponse] = []
+        while (count := sum(len(answer.texts) for answer in answers)) < query.n:
+            seed = None if query.seed is None else (query.seed + count) % 2**31
+            part = replace(query, n=min(most, query.n - count), seed=seed)
+            answers.append(self.ask(part))
+            # Now it is known that the server takes so many, or even fewer.
+            self.most_choices = most = min(most, self.most_choices or most)
+        return join_answers(answers)
+
+    def _with_sentence(self, error: HttpStatusError, query: CompletionRequest) -> HttpStatusError:
+        """Return a refusal of an audit's request with the server's reason, if it has one.
+
+        The server's own sentence may quote a record. So the same is asked with a harmless prompt:
+        if that is refused too, the sentence may be shown.
+        """
+        if error.status in (401, 403):
+            return error
+        self.spending.take(query)
+        try:
+            self._post(replace(query, prompt=HARMLESS), patient=False)
+        except HttpStatusError as again:
+            if said := self.clean(again.said):
+                message = f"{str(error).removesuffix('.')}, and says: {said}"
+                return HttpStatusError(message, error.status, error.said)
+        except TargetError:
+            pass
+        return error
 
     @staticmethod
     def clean(said: str) -> str:
@@ -83,10 +140,19 @@ class CompletionServer:
     def try_to(self, query: CompletionRequest) -> CompletionResponse | None:
         """Return the response to a request that a server may not support, or None.
 
-        Raises ServerUnreachable if there is no server, HttpStatusError for status 401 or 403.
+        A server that is only busy is asked again as in an audit, one that fails is once. Raises
+        ServerUnreachable if there is no server, HttpStatusError for status 401 or 403.
         """
         try:
-            return self.ask(query, patient=False)
+            try:
+                return self.ask(query, patient=False)
+            except HttpStatusError as error:
+                if error.status < 500 or not self.client.retries:
+                    raise
+                if error.status in BUSY:
+                    return self.ask(query)
+                self.client.sleep(PAUSE)
+                return self.ask(query, patient=False)
         except HttpStatusError as error:
             if error.status in (401, 403):
                 raise

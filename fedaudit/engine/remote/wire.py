@@ -1,8 +1,9 @@
 """Requests and responses of the OpenAI-compatible protocol, and the validation of responses."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedaudit.system.numbers import is_finite_number
@@ -14,6 +15,10 @@ LengthField = Literal["max_tokens", "max_completion_tokens"]
 PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 ROUNDING = 1e-3
 """How far a log-probability may be above 0, and below the likeliest one of its position."""
+_UNFINISHED_THOUGHT = re.compile(
+    r"\s*<(think|thinking|thought|reasoning)>(?!.*</\1>)", re.DOTALL | re.IGNORECASE
+)
+"""Reasoning that a model did not finish before its tokens were spent."""
 LONGEST_TOKEN = 256
 """The maximum number of characters per token; longer texts are truncated."""
 
@@ -82,9 +87,18 @@ class CompletionResponse:
     prompt: tuple[float, ...] = ()
     """ln p of all tokens but the first, if requested: the prompt's, then any generated ones."""
     first: tuple[bool, ...] = ()
-    """For each entry of `prompt`, whether no other token is likelier at its position."""
+    """For each entry of `prompt`, whether no other token is likelier at its position; empty if the
+    server does not say which token is."""
+    greedy: bool | None = None
+    """Whether each token of the first text was the likeliest; None if the server does not say."""
     thoughts: int = 0
     """The number of texts that are empty beside a text of the model's reasoning."""
+    ends: tuple[str, ...] = ()
+    """Why each text ended, according to the server; "" where it does not say."""
+    stopped: int = 0
+    """The number of texts that ended at a string, though no audit sends a stop string."""
+    new_tokens: int | None = None
+    """The number of tokens of all texts, according to the server."""
     prompt_tokens: int | None = None
     """The number of tokens of the prompt, according to the server."""
 
@@ -96,25 +110,52 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
         choices = _choices(table, query.n)
         texts = tuple(_text(choice, api, query.max_tokens) for choice in choices)
         logprobs: tuple[float, ...] = ()
+        greedy: bool | None = None
         scored: tuple[tuple[float, ...], tuple[bool, ...]] = (), ()
         if query.logprobs:
-            logprobs = _read_logprobs(choices[0], api)
+            logprobs, greedy = _read_logprobs(choices[0], api)
         if query.scoring:
             scored = _prompt(choices[0], table, query)
         usage = table.get("usage") or {}
-        count = usage.get("prompt_tokens")
+        counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except MalformedResponse:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise MalformedResponse("is not an answer of an OpenAI-compatible server") from None
     return CompletionResponse(
         texts=texts,
+        greedy=greedy,
         thoughts=sum(_only_thinks(choice, api) for choice in choices),
+        ends=tuple(str(choice.get("finish_reason") or "") for choice in choices),
+        stopped=sum(isinstance(choice.get("stop_reason"), str) for choice in choices),
         log_probabilities=logprobs,
         prompt=scored[0],
         first=scored[1],
-        prompt_tokens=count if type(count) is int else None,
+        prompt_tokens=counts[0] if type(counts[0]) is int else None,
+        new_tokens=counts[1] if type(counts[1]) is int else None,
     )
+
+
+def join_answers(answers: Sequence[CompletionResponse]) -> CompletionResponse:
+    """Return the response of all parts into which a request for several samples was divided."""
+    counts = [answer.new_tokens for answer in answers]
+    known = [count for count in counts if count is not None]
+    return replace(
+        answers[0],
+        texts=tuple(text for answer in answers for text in answer.texts),
+        ends=tuple(end for answer in answers for end in answer.ends),
+        thoughts=sum(answer.thoughts for answer in answers),
+        stopped=sum(answer.stopped for answer in answers),
+        new_tokens=sum(known) if len(known) == len(counts) else None,
+    )
+
+
+def count_choices(body: bytes) -> int:
+    """Return the number of choices in a response, 0 if they cannot be read."""
+    try:
+        return len(json.loads(body)["choices"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return 0
 
 
 def read_models(body: bytes) -> list[Mapping[str, Any]]:
@@ -147,22 +188,69 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
         return ""
     if not isinstance(text, str):
         raise MalformedResponse("has a choice without text")
+    if _UNFINISHED_THOUGHT.match(text):
+        return ""
     # Replace lone surrogates, which are not valid text.
     return text[: max_tokens * LONGEST_TOKEN].encode("utf-8", "replace").decode()
 
 
 def _only_thinks(choice: Mapping[str, Any], api: Api) -> bool:
-    """Tell whether a reply has no content, and all that the model wrote is its reasoning."""
-    if api != "chat" or choice["message"].get("content"):
+    """Tell whether a reply has no content, and all that the model wrote is its reasoning.
+
+    Some servers leave the reasoning in the content, where it may never come to an end.
+    """
+    text = choice["text"] if api == "completions" else choice["message"].get("content")
+    if text and _UNFINISHED_THOUGHT.match(text):
+        return True
+    if text or api != "chat":
         return False
     fields = ("reasoning_content", "reasoning")
     return any(isinstance(choice["message"].get(f), str) and choice["message"][f] for f in fields)
 
 
-def _read_logprobs(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:
+def _read_logprobs(choice: Mapping[str, Any], api: Api) -> tuple[tuple[float, ...], bool | None]:
+    """Return the ln p of the generated tokens, and whether each is the likeliest, if that is said.
+
+    A list that holds nothing but the generated token says nothing about others.
+    """
     if api == "chat":
-        return tuple(_number(entry["logprob"]) for entry in choice["logprobs"]["content"])
-    return tuple(_number(value) for value in choice["logprobs"]["token_logprobs"])
+        entries = choice["logprobs"]["content"]
+        values = [_number(entry["logprob"]) for entry in entries]
+        tops = [
+            [
+                top["logprob"]
+                for top in entry.get("top_logprobs") or ()
+                if is_finite_number(top["logprob"])
+            ]
+            for entry in entries
+        ]
+    else:
+        values = [_number(value) for value in choice["logprobs"]["token_logprobs"]]
+        tops = _tops(choice["logprobs"], len(values))
+    first = _likeliest(values, tops)
+    return tuple(values), all(first) if first else None
+
+
+def _tops(logprobs: Mapping[str, Any], count: int) -> list[list[float]]:
+    """Return the ln p of the likeliest tokens at each position; empty where none are given."""
+    listed = logprobs.get("top_logprobs") or [None] * count
+    return [
+        [value for value in top.values() if is_finite_number(value)]
+        if isinstance(top, dict)
+        else []
+        for top in listed
+    ]
+
+
+def _likeliest(values: Sequence[float], tops: Sequence[Sequence[float]]) -> tuple[bool, ...]:
+    """Return whether each token is the likeliest at its position; empty if one is not known.
+
+    Raises ValueError if there is not one list of the likeliest tokens for each value.
+    """
+    pairs = list(zip(values, tops, strict=True))
+    if not all(top for _, top in pairs):
+        return ()
+    return tuple(value >= max(top) - ROUNDING for value, top in pairs)
 
 
 def _prompt(
@@ -174,13 +262,8 @@ def _prompt(
     """
     if query.scoring == "echo":
         rows = choice["logprobs"]["token_logprobs"]
-        likeliest = choice["logprobs"].get("top_logprobs") or [None] * len(rows)
-        pairs = list(zip(rows, likeliest, strict=True))[1:]
-        values = [_number(value) for value, _ in pairs]
-        tops = [max(top.values()) if isinstance(top, dict) and top else None for _, top in pairs]
-        return tuple(values), tuple(
-            top is None or value >= top - ROUNDING for value, top in zip(values, tops, strict=True)
-        )
+        values = [_number(value) for value in rows[1:]]
+        return tuple(values), _likeliest(values, _tops(choice["logprobs"], len(rows))[1:])
     positions = choice.get("prompt_logprobs") or table["prompt_logprobs"]
     ids = query.prompt if isinstance(query.prompt, tuple) else ()
     found_at = [
@@ -188,17 +271,25 @@ def _prompt(
         for i, position in enumerate(positions)
         if i
     ]
-    return tuple(value for value, _ in found_at), tuple(first for _, first in found_at)
+    ranked = [first for _, first in found_at if first is not None]
+    return (
+        tuple(value for value, _ in found_at),
+        tuple(ranked) if len(ranked) == len(found_at) else (),
+    )
 
 
-def _at_position(position: Mapping[str, Any], token: int | None) -> tuple[float, bool]:
+def _at_position(position: Mapping[str, Any], token: int | None) -> tuple[float, bool | None]:
     """Return (ln p, is likeliest) of `token` at a position; without it, of vLLM's first entry.
 
-    vLLM lists the prompt's own token first.
+    vLLM lists the prompt's own token first, and states its rank.
     """
     key = next(iter(position)) if token is None else str(token)
-    entry = position[key]
-    return _number(entry["logprob"]), entry.get("rank", 1) == 1
+    value = _number(position[key]["logprob"])
+    rank = position[key].get("rank")
+    if rank is not None:
+        return value, rank == 1
+    others = [entry["logprob"] for name, entry in position.items() if name != key]
+    return value, value >= max(others) - ROUNDING if others else None
 
 
 def _number(value: Any) -> float:

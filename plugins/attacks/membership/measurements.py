@@ -48,7 +48,8 @@ def score_rows(
         scope = {"score": name, "source": "tuned", **shared_scope}
         values = [[scores[name] for scores in side] for side in (members, nonmembers)]
         member_values, nonmember_values = ([v for v in side if v is not None] for side in values)
-        none = NO_STATISTICS if name == "min_k++" else NO_BASE
+        no_statistics = name == "min_k++" or inside[0].base is not None
+        none = NO_STATISTICS if no_statistics else NO_BASE
         reason = refusal or ("" if len(member_values) == len(members) else none)
         yield from roc_rows(member_values, nonmember_values, scope, reason)
 

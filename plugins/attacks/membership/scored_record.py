@@ -66,7 +66,7 @@ class ScoredRecord:
             "min_k": scores.min_k(logprobs),
             "min_k++": scores.min_k_plus_plus(self.tuned) if self.tuned.mean else None,
             "error_zone": None
-            if base is None
+            if base is None or not self.tuned.first
             else scores.error_zone(logprobs, base, self.tuned.first),
             **self._counterfactual(),
             **self._neighbourhood(),

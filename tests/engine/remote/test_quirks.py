@@ -1,5 +1,6 @@
 """What a server does in silence is found by its effects, with few requests."""
 
+import itertools
 import json
 import random
 from itertools import product
@@ -13,6 +14,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.audit import preflight
+from fedaudit.engine.remote.wire import CompletionRequest, read_answer
 
 MOST_REQUESTS = 40
 TUNED = Target(name="tuned", adapter="lora")
@@ -249,3 +251,123 @@ def test_replies_that_are_all_empty_are_no_answers(connect, engine):
         remote = connect(server.url).open()
         with pytest.raises(TargetError, match="no answer had content"):
             remote.generate(TUNED, batch)
+
+
+@pytest.mark.parametrize("quirk", ["no top", "own top"])
+def test_a_token_is_not_the_likeliest_for_want_of_another(quirk, honest, connect, engine):
+    quirks, without = frozenset({quirk}), frozenset({"prompt_logprobs"})
+    row = engine.tokenize(["She opened the door and saw a cat, a hat and nobody else."])[0].ids
+    with honest(quirks=quirks, without=without).server().running() as server:
+        remote = connect(server.url).open()
+        [statistics] = remote.token_statistics(TUNED, [row])
+    assert remote.abilities.scoring == "echo"
+    assert not remote.abilities.ranks
+    assert len(statistics.log_probability) == len(row) - 1
+    assert statistics.first == ()
+    assert any("not of the likeliest ones" in told for told in remote.caveats())
+
+
+def test_the_likeliest_token_is_found_without_its_rank():
+    def position(**others):
+        return {"7": {"logprob": -1.0}, **{key: {"logprob": v} for key, v in others.items()}}
+
+    def read(*positions):
+        table = {"choices": [{"text": "", "prompt_logprobs": [None, *positions]}]}
+        query = CompletionRequest(
+            model="m", prompt=(1, 7, 7), max_tokens=1, scoring="prompt_logprobs"
+        )
+        return read_answer(json.dumps(table).encode(), query, "completions").first
+
+    assert read(position(other=-2.0), position(other=-0.5)) == (True, False)
+    assert read(position(other=-2.0), position()) == ()
+
+
+@pytest.mark.parametrize("quirk", ["few choices", "choices at most"])
+def test_fewer_samples_a_request_are_asked_for_where_a_server_gives_no_more(
+    quirk, honest, connect, engine
+):
+    [prompt] = [tokens.ids for tokens in engine.tokenize(["She opened the door"])]
+    batch = GenerationBatch(
+        [GenerationRequest(prompt=prompt, samples=130, max_new_tokens=6)], seed=0
+    )
+    with honest(quirks=frozenset({quirk})).server().running() as server:
+        remote = connect(server.url, concurrency=1).open()
+        before = len(server.requests)
+        [found] = remote.generate(TUNED, batch)
+        asked = [
+            request["body"]["n"] for request in server.requests[before:] if "n" in request["body"]
+        ]
+        assert [found] == remote.generate(TUNED, batch)
+        repeated = len(server.requests) - before - len(asked)
+    assert len(found.texts) == 130
+    assert len(set(found.texts)) > 100
+    assert (
+        asked
+        == {
+            "few choices": [128, 64, 32, 16, *[8] * 16, 2],
+            "choices at most": [128, *[8] * 16, 2],
+        }[quirk]
+    )
+    assert repeated == 17
+
+
+def test_a_refusal_in_an_audit_shows_the_servers_reason_but_no_record(honest, connect, engine):
+    def refuse(request):
+        body = request["body"] or {}
+        if body.get("temperature") != 0.25:
+            return None
+        said = f"{body['prompt']}: temperature must be 0 or 1"
+        return 400, {}, json.dumps({"error": {"message": said}})
+
+    [prompt] = [tokens.ids for tokens in engine.tokenize(["Ann Lee lives in Rome"])]
+    batch = GenerationBatch(
+        [GenerationRequest(prompt=prompt, samples=1, max_new_tokens=4)],
+        seed=0,
+        decoding=SamplingParams(temperature=0.25),
+    )
+    with honest(change=refuse, without=frozenset({"token_ids"})).server().running() as server:
+        remote = connect(server.url).open()
+        with pytest.raises(TargetError, match="says: Hello: temperature must be") as error:
+            remote.generate(TUNED, batch)
+    assert "Ann" not in str(error.value)
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("every", [5, 8, 13])
+def test_a_server_that_fails_now_and_then_keeps_its_abilities(status, every, honest, connect):
+    count = itertools.count(1)
+
+    def fail(request):
+        return (status, {}, "busy") if next(count) % every == 0 else None
+
+    with honest(change=fail).server().running() as server:
+        connection = connect(server.url, base="plain", retries=2, concurrency=1)
+        make = connection._server
+
+        def impatient(*args):
+            made = make(*args)
+            made.client.sleep = lambda seconds: None
+            return made
+
+        connection._server = impatient
+        found = connection.open().abilities
+    assert found.scoring == "echo"
+    assert found.why == {}
+
+
+@pytest.mark.parametrize("end", ["", "</think>"])
+def test_a_model_that_never_ends_its_reasoning_gives_no_answers(end, connect):
+    def reply(request):
+        if request["path"] != "/v1/chat/completions":
+            return 404, {}, "{}"
+        return 200, {}, chat(f"<think>\nLet me think. {end}")
+
+    with Server(reply).running() as server:
+        if end:
+            connect(server.url).open()
+            return
+        with pytest.raises(
+            TargetError, match=r"no answer had content \(\d+ had reasoning"
+        ) as error:
+            connect(server.url).open()
+    assert error.value.exit_code == 4

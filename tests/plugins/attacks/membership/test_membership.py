@@ -351,3 +351,20 @@ def test_what_is_compressed_is_what_is_read():
     assert read.text == MEMBERS[0].text
     [whole] = reader.read_records(asked, long, tokens=256, shortest=8)
     assert whole.text == long[0].text
+
+
+def test_scores_without_the_likeliest_tokens_leave_out_what_needs_them():
+    """A server may give the record's own log-probabilities and no others."""
+    asked = case(0.4)
+    whole = asked.engine.token_statistics
+
+    def own_only(*args, **options):
+        return [replace(one, mean=(), deviation=(), first=()) for one in whole(*args, **options)]
+
+    asked.engine.token_statistics = own_only
+    found = rows(attack().run(asked))
+    for name in ("error_zone", "min_k++"):
+        row = found["auc", name, None]
+        assert row.value is None
+        assert "does not say how likely tokens other" in row.reason
+    assert found["auc", "reference", None].value == 1
