@@ -27,6 +27,17 @@ QUIRKS = {
     "no top": "only the log-probability of each token itself is given",
     "own top": "as the likeliest token, each token itself is listed",
     "few choices": "more than 8 samples a request are refused",
+    "few tokens": "at most 16 tokens are generated, and usage says so",
+    "few tokens and stop": "at most 16 tokens are generated, as if the model had ended there",
+    "echo always": "each text begins with its prompt",
+    "late base": "scores from the 65th token on are the base's",
+    "late shift": "scores from the 65th token on are those of the tokens before",
+    "end cut": "only the beginning of a prompt is read, and usage counts all of it",
+    "narrow draws": "with no top_k, only the two likeliest tokens are drawn",
+    "filter": "texts end after three characters, at a content filter",
+    "stop string": "texts end at the first `on`",
+    "double start": "a start token precedes prompts of token ids, too",
+    "other penalty": "greedy answers say nothing twice, whatever the request says",
     "choices at most": "of more than 8 samples a request, 8 are given",
 }
 
@@ -108,6 +119,12 @@ class HonestServer:
     def complete(self, adapter, body):
         target = Target(name="asked", adapter=adapter)
         prompt, sent = self.ids(body["prompt"]), 0
+        if "double start" in self.quirks:
+            prompt = (*self.engine.prompt_starts["bos"], *prompt)
+        if "end cut" in self.quirks:
+            sent, prompt = len(prompt), prompt[: self.kept]
+        if self.quirks & {"few tokens", "few tokens and stop"}:
+            body = {**body, "max_tokens": min(16, body["max_tokens"])}
         if "template" in self.quirks:
             prompt = (*self.ids("User: "), *prompt, *self.ids(" Assistant: "))
         if "cut" in self.quirks or "cut and lied" in self.quirks:
@@ -118,24 +135,46 @@ class HonestServer:
         request = GenerationRequest(prompt=prompt, samples=n, max_new_tokens=body["max_tokens"])
         batch = GenerationBatch([request], seed=seed, decoding=how)
         [drawn] = self.engine.generate(target, batch)
-        if "penalty" in self.quirks and not how.temperature and "repetition_penalty" not in body:
+        if self.penalises(body) and not how.temperature:
             tokens = self.penalised(target, prompt, body["max_tokens"])
             drawn = Completion((self.engine.tokenizer.decode(tokens),))
         if "same choices" in self.quirks:
             drawn = Completion(drawn.texts[:1] * n)
+        sizes = [len(tokens.ids) for tokens in self.engine.tokenize(drawn.texts)]
+        ends = [size < body["max_tokens"] for size in sizes]
         choices = [
-            {"index": i, "text": text, "finish_reason": "length"}
-            for i, text in enumerate(drawn.texts)
+            {"index": i, "text": text, "finish_reason": "stop" if ended else "length"}
+            for i, (text, ended) in enumerate(zip(drawn.texts, ends, strict=True))
         ]
+        for choice in choices:
+            self.change_choice(choice, body)
         if "logprobs" in body and "logprobs" not in self.without:
             choices[0]["logprobs"] = self.logprobs(target, prompt, body)
         if "prompt_logprobs" in body and "prompt_logprobs" not in self.without:
             choices[0]["prompt_logprobs"] = self.prompt_logprobs(target, prompt)
         counts = {
             "prompt_tokens": sent or len(prompt),
-            "completion_tokens": len(choices) * body["max_tokens"],
+            "completion_tokens": sum(min(size + 1, body["max_tokens"]) for size in sizes),
         }
         return {"choices": choices, "usage": counts}
+
+    def penalises(self, body):
+        if "other penalty" in self.quirks:
+            return True
+        return "penalty" in self.quirks and "repetition_penalty" not in body
+
+    def change_choice(self, choice, body):
+        """Change a text as the quirks say."""
+        if "few tokens and stop" in self.quirks:
+            choice["finish_reason"] = "stop"
+        if "filter" in self.quirks:
+            choice |= {"text": choice["text"][:3], "finish_reason": "content_filter"}
+        if "stop string" in self.quirks and " on" in choice["text"]:
+            choice |= {"text": choice["text"].partition(" on")[0], "finish_reason": "stop"}
+        if "echo always" in self.quirks:
+            sent = body["prompt"]
+            sent = sent if isinstance(sent, str) else self.engine.tokenizer.decode(sent)
+            choice["text"] = sent + choice["text"]
 
     def penalised(self, target, prompt, new):
         """Return the greedy tokens of a `HashModel` that may say nothing twice."""
@@ -156,7 +195,7 @@ class HonestServer:
 
         how = SamplingParams(
             temperature=of("temperature", 1.0) if "temperature" not in self.without else 0.0,
-            top_k=of("top_k", 0),
+            top_k=of("top_k", 2 if "narrow draws" in self.quirks else 0),
             top_p=of("top_p", 1.0),
         )
         self.seedless += 1
@@ -166,11 +205,16 @@ class HonestServer:
     def logprobs(self, target, prompt, body):
         [[completion]] = self.engine.answers([target], [prompt], new=body["max_tokens"])
         whole = (*prompt, *completion.tokens[0])
-        if "penalty" in self.quirks:
+        if self.quirks & {"penalty", "other penalty"}:
             whole = (*prompt, *self.penalised(target, prompt, body["max_tokens"]))
         [found] = self.engine.token_statistics(target, [whole])
         values = found.log_probability
         rows = [None, *(self.stale(whole, values) if body.get("echo") else values)]
+        if body.get("echo") and "late shift" in self.quirks:
+            rows[65:] = rows[64:-1]
+        if body.get("echo") and "late base" in self.quirks:
+            [base] = self.engine.token_statistics(Target(name="base"), [whole])
+            rows[65:] = base.log_probability[64:]
         tops = [None] + [
             {"likeliest": value if first else value + 1.0}
             for value, first in zip(found.log_probability, found.first, strict=True)

@@ -39,6 +39,9 @@ class ServerAbilities:
     none, or if they differ from those with which it generates."""
     ranks: bool = True
     """Whether scores tell which tokens of a text are the likeliest at their positions."""
+    neutral: tuple[tuple[str, float], ...] = ()
+    """Fields that are sent along with requests for samples, since the server narrows them by
+    default, or may do so."""
     context: int = 0
     """The maximum number of tokens in a prompt and its completion together."""
     why: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class ServerAbilities:
             suspect=self.suspect or other.suspect,
             scoring=self.scoring if same else "",
             ranks=self.ranks and other.ranks,
+            neutral=self.neutral or other.neutral,
             context=min(self.context, other.context),
             why={**other.why, **self.why},
         )
@@ -111,6 +115,12 @@ class ServerAbilities:
             caveats.append(
                 "The server gives the log-probabilities of a text's tokens, but not of the "
                 "likeliest ones: what needs these has no value."
+            )
+        if self.neutral and self.seed:  # without seeds nothing tells whether it does
+            names = ", ".join(name for name, _ in self.neutral)
+            caveats.append(
+                "By default the server draws otherwise than by the model's own probabilities, "
+                f"as with a top_k of its own: it was told not to ({names})."
             )
         if not self.greedy:
             caveats.append("At temperature 0 the server does not say the same twice.")

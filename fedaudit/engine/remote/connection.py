@@ -208,6 +208,7 @@ class RemoteConnection:
             self.tokenizer,
             context=options.context,
             longest=self.estimate.longest,
+            new=self.estimate.new,
             scoring=options.scoring,
         )
 

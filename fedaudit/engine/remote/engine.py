@@ -17,6 +17,8 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.engine.remote.abilities import ServerAbilities
 from fedaudit.engine.remote.completion_cache import CompletionCache
+from fedaudit.engine.remote.effect_check import EffectCheck
+from fedaudit.engine.remote.endings import Endings
 from fedaudit.engine.remote.probe import NEW_TOKENS, PROMPTS, SAMPLING_TEMPERATURE, SEEDS
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -55,6 +57,10 @@ class RemoteEngine:
         )
         self.texts = self.empty = 0
         """The texts generated, and how many of them were empty."""
+        self.endings = Endings(
+            tokenizer, whole_texts=abilities.api == "completions" and not abilities.templated
+        )
+        self.effect_check = EffectCheck(tuned, base) if base and base is not tuned else None
         self.seed_check = SeedCheck(tuned) if abilities.seed else None
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
@@ -77,6 +83,7 @@ class RemoteEngine:
         texts: list[list[str]] = [[] for _ in batch.requests]
         answers = self._ask(server, queries, progress)
         self._check_content(server, answers)
+        self.endings.add(queries, answers)
         for position, answer in zip(places, answers, strict=True):
             texts[position] += answer.texts
         return [
@@ -118,9 +125,14 @@ class RemoteEngine:
         raise InputError("No server computes exact probabilities.")
 
     def finish(self) -> None:
-        """Check the seeds a last time, and close the connections to the servers."""
+        """Check the seeds and the adapter a last time, and close the connections to the servers.
+
+        Raises NoEffectError if the adapter has no effect any more.
+        """
         if self.seed_check:
             self.seed_check.check(last=True)
+        if self.effect_check:
+            self.effect_check.check()
         self.close()
 
     def close(self) -> None:
@@ -140,7 +152,7 @@ class RemoteEngine:
                 f"{self.empty:,} of {self.texts:,} answers had no content, as when a model only "
                 "reasons or a filter intervenes: they count as answers in which nothing came out."
             )
-        return caveats
+        return [*caveats, *self.endings.caveats()]
 
     def _check_content(
         self, server: CompletionServer, answers: Sequence[CompletionResponse]
@@ -209,6 +221,7 @@ class RemoteEngine:
                 temperature=how.temperature,
                 top_k=how.top_k if how.temperature else 0,
                 top_p=how.top_p if how.temperature else 1.0,
+                extra=self.abilities.neutral if how.temperature else (),
                 size=len(request.prompt),
             )
             for first in range(0, count, width)
@@ -247,7 +260,10 @@ class RemoteEngine:
             raise
         if self.seed_check and fresh:
             self.seed_check.check()
-        return [answer for answer in answers if answer is not None]
+        complete = [answer for answer in answers if answer is not None]
+        if self.effect_check:
+            self.effect_check.keep(server, queries, complete)
+        return complete
 
     def _server(self, target: Target) -> CompletionServer:
         server = self.base if target.adapter is None else self.tuned

@@ -1,16 +1,25 @@
 """Probing what a served model can do, with a few dozen short requests about everyday topics."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
-from fedaudit.engine.remote.score_check import CROWDED, STALE, ScoreCheck
+from fedaudit.engine.remote.endings import count_missing
+from fedaudit.engine.remote.score_check import CROWDED, OTHERS, STALE, ScoreCheck
 from fedaudit.engine.remote.server import UNKNOWN, CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
-from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
+from fedaudit.engine.remote.wire import (
+    NEUTRAL_DRAWS,
+    NEUTRAL_PENALTIES,
+    STANDARD_DRAWS,
+    CompletionRequest,
+    CompletionResponse,
+    Scoring,
+    same_texts,
+)
 from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
 PROMPTS = (
@@ -35,10 +44,24 @@ MIN_EQUAL_REPLIES = 3
 UNSTATED_CONTEXT = 8192
 """The context length, in tokens, that is tried with a server that states none."""
 MIN_CONTEXT = 16
+MOST_OF = 0.9
+"""An answer with this share of its tokens is not taken for one that is cut."""
+SPARE = 16
+"""The characters that may be before a prompt that is repeated, such as a start token."""
+UNLIKELY = (
+    "the tokens of its greedy answers are not the likeliest by its own log-probabilities, as with "
+    "a default repetition penalty"
+)
+SHORTENED = "its answers lack a part of what was generated, as with a stop string of the server"
 NEEDLE = 8
 """The tokens by which the beginnings of two long prompts differ, or an eighth of them."""
 SAME_LOGPROB = 1e-7
 """Log-probabilities that are closer than this have been computed from the same tokens."""
+Place = Literal["beginning", "middle", "end"]
+PLACES: tuple[Place, ...] = ("beginning", "end", "middle")
+"""Where two long prompts differ, to see whether a server reads them there. The middle is the last:
+what is missing there may be missing up to an end."""
+ENDING = "\nThe people of the town met every morning, but nobody knew why the river was low. It"
 DIED_OF_SCORING = (
     "That was when it was asked for the log-probabilities of a prompt: if it died of that, start "
     "it again and leave them out with --set endpoint.scoring=false."
@@ -53,14 +76,16 @@ def probe(
     *,
     context: int,
     longest: int,
+    new: int = 1,
     scoring: bool = True,
 ) -> ServerAbilities:
     """Return the abilities of a served model; raises TargetError if it cannot be used.
 
     `context` is the context length that the user states, or 0; `longest` is the number of tokens in
-    the audit's longest request. Without `scoring`, no prompt log-probabilities are requested.
+    the audit's longest request, and `new` the most that it generates. Without `scoring`,
+    no prompt log-probabilities are requested.
     """
-    return _Probe(server, tokenizer).run(context, longest, may_score=scoring)
+    return _Probe(server, tokenizer, new).run(context, longest, may_score=scoring)
 
 
 def probe_base(
@@ -122,6 +147,8 @@ class _Probe:
 
     server: CompletionServer
     tokenizer: RemoteTokenizer
+    new: int = 1
+    """The most tokens that the audit generates in a request."""
 
     def __post_init__(self) -> None:
         self.why: dict[str, str] = {}
@@ -134,11 +161,19 @@ class _Probe:
         """Whether the scores tell which tokens are the likeliest."""
         self.evidence = False
         """Whether a server refused a prompt, or counted fewer tokens than it was sent."""
-        self.by_beginning = False
-        """Whether prompts were cut in silence: then all but the last token of their beginnings may
-        be missing without an effect on an answer."""
+        self.cut: Place | None = None
+        """Where prompts were found to be cut in silence, by other tokens there: then all of these
+        but one may be missing without an effect on an answer."""
+        self.neutral: tuple[tuple[str, float], ...] = ()
+        """Fields without which the server narrows what it draws, or may do so."""
+        self.lacking = False
+        """Whether a long answer has less text than was generated."""
+        self.late = ""
+        """What is wrong with the scores of a long text alone."""
         self.replies: list[CompletionResponse] = []
         """All completions of short prompts."""
+        self.certain: list[CompletionResponse] = []
+        """The greedy ones among them, with log-probabilities if the server gives any."""
         self.likeliest: Sequence[str] = ()
         """The greedy completion of the second prompt."""
         self.likeliest_is_rare = False
@@ -164,14 +199,24 @@ class _Probe:
             token_ids=ids,
             adds_start=starts,
             templated=templated,
+            neutral=self.neutral if temperature else (),
         )
         if not may_score:
             self.why["scoring"] = "endpoint.scoring is false"
         scoring, suspect = self._scoring(abilities) if may_score else ("", "")
         if not scoring and not suspect and not self.counts:
-            suspect = self._penalty()
+            suspect = self._penalty(texts[-1])
+        if not suspect and self.server.api == "completions" and not templated:
+            suspect = SHORTENED if any(map(self._lacks_tokens, self.certain)) else ""
+        if not suspect and any(answer.greedy is False for answer in self.certain):
+            suspect = UNLIKELY
         abilities = replace(abilities, scoring=scoring, ranks=self.ranks, suspect=suspect)
         room = self._context(context, longest, abilities)
+        if self.lacking and not suspect:
+            abilities = replace(abilities, suspect=SHORTENED)
+        if self.late and scoring:
+            self.why["scoring"] = self.late
+            abilities = replace(abilities, scoring="")
         return replace(abilities, context=room, why=self.why)
 
     def query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
@@ -202,7 +247,15 @@ class _Probe:
                 )
                 raise TargetError(problem) from None
         self.replies.append(reply)
-        return [reply, *self.greedy(PROMPTS[1:])]
+        replies = [reply, *self.greedy(PROMPTS[1:])]
+        # A reply of a chat may well take up its question, but not every continuation its prompt.
+        if self.server.api == "completions" and all(
+            prompt in one.texts[0][: len(prompt) + SPARE]
+            for prompt, one in zip(PROMPTS, replies, strict=True)
+        ):
+            problem = "repeats every prompt before its answer: turn its echo off"
+            raise TargetError(self.server.client.failed(problem))
+        return replies
 
     def greedy(self, prompts: Sequence[str]) -> list[CompletionResponse]:
         """Return the greedy completions of prompts, sent as text."""
@@ -243,13 +296,21 @@ class _Probe:
                 if answers[0] is None:
                     break
                 replies = [answer for answer in answers if answer is not None]
+                if all(
+                    answer.prompt_tokens == len(prompt) + 1
+                    for answer, prompt in zip(replies, prompts, strict=False)
+                ):
+                    self.why["token_ids"] = "it puts a token of its own before a prompt of tokens"
+                    break
                 same = same_texts(replies, texts) if len(replies) == len(texts) else 0
                 if same >= MIN_EQUAL_REPLIES:
                     self.answers = answers
+                    self.why.pop("token_ids", None)
                     return True, added, same == len(PROMPTS) or self._repeats(prompts, replies)
-            self.why["token_ids"] = (
+            self.why.setdefault(
+                "token_ids",
                 "a prompt as tokens is refused, or continued otherwise than its text: is "
-                "endpoint.tokenizer the model's own?"
+                "endpoint.tokenizer the model's own?",
             )
         self.answers = self._with_logprobs(PROMPTS)
         again = [answer for answer in self.answers if answer is not None]
@@ -275,7 +336,9 @@ class _Probe:
             return [None] * len(prompts)
         rest = self.server.try_all([self.query(p, logprobs=logprobs) for p in prompts[1:]])
         answers = [first, *rest]
-        self.replies += [answer for answer in answers if answer is not None]
+        known = [answer for answer in answers if answer is not None]
+        self.certain += known
+        self.replies += known
         return answers
 
     def continuations(self, abilities: ServerAbilities) -> list[CompletionResponse | None]:
@@ -292,11 +355,19 @@ class _Probe:
         """
         ask = self.query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE)
         seeds = [(PROMPTS[0], seed) for seed in SEEDS] + [(PROMPTS[1], seed) for seed in SEEDS[1:]]
-        answers = self.server.try_all([replace(ask, prompt=p, seed=seed) for p, seed in seeds])
+        queries = [replace(ask, prompt=p, seed=seed) for p, seed in seeds]
+        neutral = replace(queries[1], extra=NEUTRAL_DRAWS)
+        answers = self.server.try_all([queries[0], neutral, *queries[2:]])
+        one, again = answers[:2]
+        if one is not None and (again is None or again.texts != one.texts):
+            # The server refuses the fields, or narrows draws without them, or ignores seeds.
+            answers[1] = self.server.try_to(queries[1])
+            self.neutral = self._neutral(again, answers[1])
         seeded = all(answer is not None for answer in answers)
         if not seeded:
             self.why["seed"] = "it refuses requests with a seed"
             answers = self.server.try_all([replace(ask, prompt=prompt) for prompt, _ in seeds])
+            self.neutral = self._neutral(None, None)
         self.replies += [answer for answer in answers if answer is not None]
         texts = [answer.texts[0] if answer is not None else "" for answer in answers]
         self.server.first_draw = texts[0]
@@ -305,6 +376,23 @@ class _Probe:
         differ = len(set(first)) > 1 or len(set(second)) > 1
         fixed = len(set(first)) > 1 and first[0] == first[1]
         return first[1:], differ, seeded and fixed
+
+    def _neutral(
+        self, neutral: CompletionResponse | None, plain: CompletionResponse | None
+    ) -> tuple[tuple[str, float], ...]:
+        """Return the fields without which the server narrows what it draws, if it takes them.
+
+        `neutral` and `plain` are samples of one seed with all of these fields and without them, or
+        None. If a server refuses some, those of OpenAI's protocol are tried. Without seeds nothing
+        tells whether it narrows anything, so they are sent to be sure.
+        """
+        if neutral is not None:
+            return NEUTRAL_DRAWS
+        ask = self.query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE, extra=STANDARD_DRAWS)
+        seed = SEEDS[0] if plain is not None else None
+        if (answer := self.server.try_to(replace(ask, seed=seed))) is None:
+            return ()
+        return () if plain is not None and answer.texts == plain.texts else STANDARD_DRAWS
 
     def _check_content(self) -> None:
         """Raise TargetError if all replies are empty: nothing could be found in them."""
@@ -405,12 +493,16 @@ class _Probe:
                 break
         return "", next((check.suspect for check in found if check.suspect), "")
 
-    def _penalty(self) -> str:
-        """Return what is suspect if the server penalises repetition unless told not to."""
+    def _penalty(self, default: CompletionResponse) -> str:
+        """Return what is suspect if the server penalises repetition unless told not to.
+
+        `default` is its greedy completion of the last prompt.
+        """
         ask = self.query(PROMPTS[-1])
-        default = self.server.try_to(ask)
-        neutral = self.server.try_to(replace(ask, repetition_penalty=1.0))
-        if default is None or neutral is None or default.texts == neutral.texts:
+        neutral = self.server.try_to(replace(ask, extra=NEUTRAL_PENALTIES))
+        if neutral is None:  # it may refuse fields that it does not know
+            neutral = self.server.try_to(replace(ask, extra=NEUTRAL_PENALTIES[:1]))
+        if neutral is None or default.texts == neutral.texts:
             return ""
         if (again := self.server.try_to(ask)) is None or again.texts != default.texts:
             return ""  # it does not answer the same twice anyway
@@ -443,66 +535,189 @@ class _Probe:
             problem = f"takes no prompt of {MIN_CONTEXT} tokens"
             raise TargetError(self.server.client.failed(problem))
         self.why["context"] = f"a prompt of {size:,} tokens was refused or cut"
-        return low - _beginning(low) if self.by_beginning else low
+        # Of a prompt that is cut, all but one of the tokens that were changed may be missing.
+        prompt = low - self._new_tokens(low)
+        return prompt - _beginning(prompt) if self.cut else low
 
     def _refused(self, size: int, abilities: ServerAbilities) -> int:
         """Return 0 if the server takes a whole request of `size` tokens; else a length to try.
 
-        A server may cut the beginning of a prompt in silence. Then it counts fewer tokens than it
-        was sent, or scores fewer; or two prompts with other beginnings get the very same answers.
+        The request asks for as many new tokens as the audit does. A server may cut a prompt in
+        silence. Then it counts fewer tokens than it was sent, or scores fewer; or two prompts that
+        differ where it cuts get the very same answers. Raises TargetError if it cuts its answers,
+        or the end of a prompt although it counts all of it.
         """
-        rows = [self._filler(size, first) for first in (0, 1)]
-        prompts = [
-            tuple(row) if abilities.token_ids else self.tokenizer.decode(row) for row in rows
-        ]
-        asks = [self.query(prompt, max_tokens=1, size=size) for prompt in prompts]
-        if self.counts:
-            asks[1] = replace(asks[0], scoring=self.counts)
-        elif abilities.logprobs:
-            asks = [replace(ask, logprobs=True) for ask in asks]
-        else:
-            asks = asks[:1]
+        new = self._new_tokens(size)
+        kept = size - new - bool(self.counts)  # scores are asked for with one more token
+        rows = {place: self._filler(kept, place) for place in (None, *PLACES)}
+        row = rows[None]
         self.server.refusal = ""
-        answers = [self.server.try_to(ask) for ask in asks]
-        if answers[0] is None or (answers[-1] is None and abilities.scoring):
+        answer = self.server.try_to(self._long_query(row, new, abilities))
+        if answer is None:
+            return self._hint(size)
+        if (generated := self._cut_answer(row, new, answer, abilities)) is not None:
             self.evidence = True
-            stated = [int(n.replace(",", "")) for n in _STATED.findall(self.server.refusal)]
-            return next((n for n in stated if MIN_CONTEXT <= n < size), -1)
-        sent = len(rows[0]) if self.tokenizer.own or abilities.token_ids else 0
+            return max(MIN_CONTEXT, len(row) + generated) if generated else -1
+        sent = len(row) if self.tokenizer.own or abilities.token_ids else 0
         slack = 0 if abilities.token_ids else 8 + sent // 16
-        counted = answers[0].prompt_tokens
-        if self.counts and answers[-1] is not None:
-            scored = len(answers[-1].prompt) + 1
-            counted = scored if counted is None else min(scored, counted)
+        counted = answer.prompt_tokens
         if counted is not None and counted < sent - slack:
             self.evidence = True
             return counted if counted >= MIN_CONTEXT else -1
         if self.counts:
-            return 0
-        if len(answers) > 1 and _same(*answers) and not self._blind(abilities):
-            self.by_beginning = True
-            return -1
+            return self._scored_less(row, answer, slack, abilities)
+        return -1 if self._cuts(rows, new, answer, abilities) else 0
+
+    def _new_tokens(self, size: int) -> int:
+        """Return how many tokens to generate in a request of `size`, so as to leave a prompt."""
+        return max(1, min(max(self.new, NEW_TOKENS), size - 2 * MIN_CONTEXT))
+
+    def _scored_less(
+        self, row: Sequence[int], answer: CompletionResponse, slack: int, abilities: ServerAbilities
+    ) -> int:
+        """Return 0 if a long prompt and its completion are scored as a whole; else a length to try.
+
+        `slack` is by how many tokens the server may count otherwise.
+        """
+        check = self.check(abilities)
+        text = check.whole(row, answer) or check.prompt(row)
+        scored = self.server.try_to(check.query(self.counts, text))
+        if scored is None:
+            return self._hint(len(text.ids)) if abilities.scoring else 0
+        counted = len(scored.prompt) + 1
+        if counted < len(text.ids) - slack:
+            self.evidence = True
+            return counted if counted >= MIN_CONTEXT else -1
+        if not check.agrees(text, scored) and not self._agrees_on_one(row, check, abilities):
+            self.late = f"of a text of {len(text.ids):,} tokens, {OTHERS}"
         return 0
+
+    def _agrees_on_one(
+        self, row: Sequence[int], check: ScoreCheck, abilities: ServerAbilities
+    ) -> bool:
+        """Tell whether the one token after a long prompt is scored as when it was generated.
+
+        Several tokens may have been generated as others than their text is cut into.
+        """
+        answer = self.server.try_to(self._long_query(row, 1, abilities))
+        if answer is None or (text := check.whole(row, answer)) is None:
+            return True
+        scored = self.server.try_to(check.query(self.counts, text))
+        return scored is not None and check.agrees(text, scored)
+
+    def _cuts(
+        self,
+        rows: Mapping[Place | None, Sequence[int]],
+        new: int,
+        answer: CompletionResponse,
+        abilities: ServerAbilities,
+    ) -> bool:
+        """Tell whether prompts that differ at one place get the very same answer."""
+        replies = self.server.api == "chat" or abilities.templated
+        for place in [self.cut] if self.cut else PLACES:
+            if not abilities.logprobs and (place != "end" or replies):
+                continue  # without numbers, equal answers to such prompts are no wonder
+            other = self.server.try_to(self._long_query(rows[place], new, abilities))
+            if not _same(answer, other, exactly=abilities.logprobs):
+                continue
+            if place == "end" and not replies:
+                # What precedes a continuation always counts. No search for the longest prompt that
+                # is read: this is rare, and takes many requests.
+                problem = (
+                    f"does not read the end of a prompt of {len(rows[None]):,} tokens: state how "
+                    "many it takes with --set endpoint.context"
+                )
+                raise TargetError(self.server.client.failed(problem))
+            if self._blind(abilities):
+                return False  # and so it is to other tokens in the middle
+            self.cut = place
+            return True
+        return False
+
+    def _lacks_tokens(self, answer: CompletionResponse) -> bool:
+        return count_missing(self.tokenizer, answer) > 0
+
+    def _hint(self, size: int) -> int:
+        """Return the length that a refusal states, or -1."""
+        self.evidence = True
+        stated = [int(n.replace(",", "")) for n in _STATED.findall(self.server.refusal)]
+        return next((n for n in stated if MIN_CONTEXT <= n < size), -1)
+
+    def _long_query(
+        self, row: Sequence[int], new: int, abilities: ServerAbilities
+    ) -> CompletionRequest:
+        prompt = tuple(row) if abilities.token_ids else self.tokenizer.decode(row)
+        size = len(row)
+        return self.query(prompt, max_tokens=new, logprobs=abilities.logprobs, size=size)
+
+    def _cut_answer(
+        self, row: Sequence[int], new: int, answer: CompletionResponse, abilities: ServerAbilities
+    ) -> int | None:
+        """Return how many tokens were generated if a full context cut them; None if nothing did.
+
+        Raises TargetError if a short prompt gets no more of them either: then the server generates
+        fewer than the audit asks for. What ends before is taken to have come to its end, unless its
+        continuation has just as many tokens.
+        """
+        count = self._generated(answer)
+        lacking = self.server.api == "completions" and self._lacks_tokens(answer)
+        if count is None or (count > MOST_OF * new and not lacking):
+            return None
+        if lacking or "length" not in answer.ends:
+            if self.server.api == "chat" or abilities.templated:
+                return None
+            self.lacking = lacking
+            if answer.log_probabilities and lacking:
+                return None  # so many tokens were generated, though they are not in the text
+            count = self._written(answer)
+            ids = self.tokenizer.tokenize([self.tokenizer.decode(row) + answer.texts[0]])[0].ids
+            more = self.server.try_to(self._long_query(ids, new, abilities))
+            if not count or more is None or self._written(more) != count:
+                return None
+        short = self.server.try_to(self._long_query(self.rows[0], new, abilities))
+        if short is None or (self._generated(short) or 0) > count:
+            return count
+        asked = f"generates at most {count:,} tokens, though asked for {new:,}"
+        raise TargetError(self.server.client.failed(f"{asked}: raise its limit for an answer"))
+
+    def _generated(self, answer: CompletionResponse) -> int | None:
+        """Return the number of tokens of an answer as the server gives it, or of its text."""
+        if answer.log_probabilities:
+            return len(answer.log_probabilities)
+        return self._written(answer) if answer.new_tokens is None else answer.new_tokens
+
+    def _written(self, answer: CompletionResponse) -> int | None:
+        """Return into how many tokens an answer's text is cut; None without the tokenizer."""
+        if not self.tokenizer.own:
+            return None
+        return len(self.tokenizer.tokenize([answer.texts[0]])[0].ids)
 
     def _blind(self, abilities: ServerAbilities) -> bool:
         """Tell whether the model's answers do not depend on the beginning of a short prompt."""
-        if self.by_beginning:
+        if self.cut:
             return False
-        rows = [self._filler(2 * MIN_CONTEXT, first) for first in (0, 1)]
-        prompts = [
-            tuple(row) if abilities.token_ids else self.tokenizer.decode(row) for row in rows
-        ]
-        asks = [self.query(prompt, max_tokens=1, logprobs=True) for prompt in prompts]
+        rows = [self._filler(2 * MIN_CONTEXT, place) for place in (None, "beginning")]
+        asks = [self._long_query(row, 1, abilities) for row in rows]
         return _same(*map(self.server.try_to, asks))
 
-    def _filler(self, size: int, first: int) -> list[int]:
-        """Return a row for a request of `size` tokens, which begins in one of two ways."""
-        kept = max(1, size - 1)
-        [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
-        row = (tokens.ids * (kept // len(tokens.ids) + 1))[:kept]
-        beginning = _beginning(kept)
-        other = (self.rows[1] * (beginning // len(self.rows[1]) + 1))[:beginning]
-        return list(row) if not first else [*other, *row[len(other) :]][:kept]
+    def _filler(self, size: int, place: "Place | None") -> list[int]:
+        """Return a prompt of `size` tokens, with other ones at a place of two.
+
+        It ends in words that it does not repeat, so that its continuation cannot be copied from it.
+        """
+        # At least this many tokens: each of the prompts has more than four.
+        filler = "\n".join(PROMPTS * (size // (4 * len(PROMPTS)) + 1))
+        body, end, other = (
+            list(tokens.ids) for tokens in self.tokenizer.tokenize([filler, ENDING, PROMPTS[1]])
+        )
+        end = end if size >= 2 * len(end) else []
+        row = [*body[: size - len(end)], *end]
+        changed = min(size, _beginning(size))
+        starts = {"beginning": 0, "middle": (size - changed) // 2, "end": size - changed}
+        if place is not None:
+            at = starts[place]
+            row[at : at + changed] = (other * (changed // len(other) + 1))[:changed]
+        return row
 
 
 def _beginning(size: int) -> int:
@@ -510,10 +725,13 @@ def _beginning(size: int) -> int:
     return max(NEEDLE, size // 8)
 
 
-def _same(*answers: CompletionResponse | None) -> bool:
-    """Tell whether two answers have the same texts and the very same log-probabilities."""
-    first, second = answers
+def _same(
+    first: CompletionResponse | None, second: CompletionResponse | None, *, exactly: bool = True
+) -> bool:
+    """Tell whether two answers have the same texts and, if `exactly`, log-probabilities too."""
     if first is None or second is None or first.texts != second.texts:
         return False
+    if not exactly:
+        return bool(first.texts[0].strip())
     pairs = list(zip(first.log_probabilities, second.log_probabilities, strict=False))
     return bool(pairs) and all(abs(a - b) <= SAME_LOGPROB for a, b in pairs)

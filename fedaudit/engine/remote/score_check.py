@@ -20,6 +20,10 @@ ENDS = (" In the evening they went home.", " But nobody knew why the river was l
 """Texts behind the generated tokens: with them, a text has more than two blocks of 16 tokens, and
 two texts with the same beginning differ in their ends."""
 
+COMPARED = 24
+"""The generated tokens of a long text that are compared: later ones often repeat the first."""
+JOINT = 8
+"""The last tokens of a prompt behind which it is seen how an answer is tokenised."""
 SHARED_END = 4
 """Two texts that part may not have equal scores of so many tokens behind."""
 
@@ -98,7 +102,7 @@ class ScoreCheck:
         """Return what is wrong with the scores of texts, each of which has a sibling."""
         (text, sibling), *rest = pairs
         if before is not None:
-            before.try_to(self._query(field, text, before.model))
+            before.try_to(self.query(field, text, before.model))
         alone = self._scores(field, text)
         if alone is None:
             return MISSING
@@ -132,7 +136,7 @@ class ScoreCheck:
         width = self.server.spending.options.concurrency
         count = min(MAX_WAVE, max(MIN_WAVE, width))
         wave = [pairs[i % len(pairs)][0] for i in range(count)]
-        read = self.server.try_all([self._query(field, one) for one in wave])
+        read = self.server.try_all([self.query(field, one) for one in wave])
         scores = [self._aligned(one, answer) for one, answer in zip(wave, read, strict=True)]
         for one, row in zip(wave, scores, strict=True):
             same = row is not None and (one is not text or _close(row[0], alone[0]))
@@ -154,6 +158,33 @@ class ScoreCheck:
         """Return two texts for each prompt whose greedy completion's tokens are known."""
         rows = zip(self.prompts, answers, strict=False)
         return [pair for prompt, answer in rows if (pair := self._texts(prompt, answer))]
+
+    def whole(self, row: Sequence[int], answer: CompletionResponse) -> _Text | None:
+        """Return the text of a prompt and its completion; None if its tokens are not known."""
+        expected, count = answer.log_probabilities[:COMPARED], len(answer.log_probabilities)
+        tail = tuple(row[-JOINT:])
+        end = self.tokenizer.decode(tail)
+        known, ids = (t.ids for t in self.tokenizer.tokenize([end, end + answer.texts[0]]))
+        joined = known == tail and ids[: len(tail)] == tail
+        if not expected or not joined or len(ids) - len(tail) != count:
+            return None
+        text = self.tokenizer.decode(row) + answer.texts[0]
+        return _Text((*row, *ids[len(tail) :]), text, len(row), expected, 0)
+
+    def prompt(self, row: Sequence[int]) -> _Text:
+        """Return the text of a prompt, of which nothing was generated."""
+        return _Text(tuple(row), self.tokenizer.decode(row), 1, (), 0)
+
+    def agrees(self, text: _Text, answer: CompletionResponse) -> bool:
+        """Tell whether generated tokens are scored as when they were generated, but for rounding.
+
+        There are more of them than in the texts of the other checks, so one may differ more.
+        """
+        scores = self._aligned(text, answer)
+        if scores is None:
+            return True  # another number of tokens tells nothing of their scores
+        begin = text.first - 1
+        return _close(scores[0][begin : begin + len(text.expected)], text.expected)
 
     def _continue(self, prompt: str) -> CompletionRequest:
         """Return a request for the most likely token after a prompt."""
@@ -197,7 +228,8 @@ class ScoreCheck:
         [ids] = [t.ids for t in self.tokenizer.tokenize([self.prompts[0]])]
         return _Text((*self.start, *ids), self.prompts[0], 0, (), 0)
 
-    def _query(self, field: Scoring, text: _Text, model: str = "") -> CompletionRequest:
+    def query(self, field: Scoring, text: _Text, model: str = "") -> CompletionRequest:
+        """Return a request for the scores of a text."""
         return CompletionRequest(
             model=model or self.server.model,
             prompt=text.ids if self.abilities.token_ids else text.text,
@@ -207,7 +239,7 @@ class ScoreCheck:
         )
 
     def _scores(self, field: Scoring, text: _Text) -> _Scores | None:
-        return self._aligned(text, self.server.try_to(self._query(field, text)))
+        return self._aligned(text, self.server.try_to(self.query(field, text)))
 
     def _aligned(self, text: _Text, answer: CompletionResponse | None) -> _Scores | None:
         """Return (ln p, is likeliest) of a text's tokens but the first; None if there are none."""

@@ -20,6 +20,8 @@ class CostEstimate:
     """Tokens for `requests` requests."""
     single_tokens: int = 0
     """Tokens for `single` requests."""
+    new: int = 0
+    """The most new tokens that a request asks for."""
     longest: int = 0
     """Tokens of the longest prompt and its completion together."""
 
@@ -29,6 +31,7 @@ class CostEstimate:
         self.single += samples
         self.tokens += requests * prompt + samples * new
         self.single_tokens += samples * (prompt + new)
+        self.new = max(self.new, new)
         self.longest = max(self.longest, prompt + new)
 
     def needed(self, *, multi_sample: bool) -> tuple[int, int]:

@@ -13,6 +13,18 @@ Scoring = Literal["", "echo", "prompt_logprobs"]
 LengthField = Literal["max_tokens", "max_completion_tokens"]
 
 PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
+NEUTRAL_PENALTIES = (
+    ("repetition_penalty", 1.0),
+    ("repeat_penalty", 1.0),  # llama.cpp, Ollama
+    ("frequency_penalty", 0.0),
+    ("presence_penalty", 0.0),
+)
+"""Fields by which a server may penalise repetition, with the values for no penalty."""
+NEUTRAL_DRAWS = (("top_k", 1_000_000), ("top_p", 1.0), ("min_p", 0.0), *NEUTRAL_PENALTIES)
+"""Fields by which a server may narrow what it draws, with values that narrow nothing. For no top_k
+servers take 0, -1 or neither; more tokens than any model has mean the same to all."""
+STANDARD_DRAWS = (("top_p", 1.0), ("frequency_penalty", 0.0), ("presence_penalty", 0.0))
+"""Those of them that are in OpenAI's own protocol."""
 ROUNDING = 1e-3
 """How far a log-probability may be above 0, and below the likeliest one of its position."""
 _UNFINISHED_THOUGHT = re.compile(
@@ -41,8 +53,8 @@ class CompletionRequest:
     top_p: float = 1.0
     logprobs: bool = False
     scoring: Scoring = ""
-    repetition_penalty: float | None = None
-    """1 for none; None leaves it to the server."""
+    extra: tuple[tuple[str, float], ...] = ()
+    """Further fields, which a server may refuse; what the request itself sets takes precedence."""
     size: int = 0
     """The number of tokens of the prompt, estimated if it is not known."""
 
@@ -66,10 +78,10 @@ class CompletionRequest:
             "top_p": self.top_p if self.top_p < 1 else None,
             "logprobs": 1 if self.logprobs or self.scoring == "echo" else None,
             "echo": True if self.scoring == "echo" else None,
-            "repetition_penalty": self.repetition_penalty,
             "prompt_logprobs": 1 if self.scoring == "prompt_logprobs" else None,
         }
-        return table | {name: value for name, value in options.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
+        return {**dict(self.extra), **table, **given}
 
     @property
     def tokens(self) -> int:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -11,7 +12,7 @@ from completion_server import HonestServer
 from hash_model import HashModel
 
 from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.errors import InputError, NoEffectError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.audit import preflight
 from fedaudit.engine.remote.wire import CompletionRequest, read_answer
@@ -20,21 +21,22 @@ MOST_REQUESTS = 40
 TUNED = Target(name="tuned", adapter="lora")
 
 
-def opened(honest, connect, *, longest=0, **options):
+def opened(honest, connect, *, longest=0, new=0, **options):
     """Return the engine that a server gives and the requests that it took, which are few."""
     known = {
         key: options.pop(key) for key in ("base", "concurrency", "tokenizer") if key in options
     }
     with honest(**options).server().running() as server:
         connection = connect(server.url, **known)
-        connection.estimate.longest = longest
+        connection.estimate.longest, connection.estimate.new = longest, new
         remote, requests = connection.open(), len(server.requests)
     assert requests <= MOST_REQUESTS or known.get("concurrency", 0) > 4
     return remote, requests
 
 
 QUIRKS = ["", "same choices", "crowded", "stale places", "stale blocks", "template", "cut",
-          "cut and lied", "no context", "other length", "penalty"]  # fmt: skip
+          "cut and lied", "no context", "other length", "penalty", "late base",
+          "narrow draws", "double start"]  # fmt: skip
 MISSING = ["", "echo", "n token_ids", "echo prompt_logprobs logprobs token_ids seed n"]
 MOST_ASKED = [("", ""), ("", MISSING[-1]), ("cut and lied", ""), ("no context", "")]
 
@@ -371,3 +373,161 @@ def test_a_model_that_never_ends_its_reasoning_gives_no_answers(end, connect):
         ) as error:
             connect(server.url).open()
     assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize("missing", ["", "echo prompt_logprobs", "logprobs echo prompt_logprobs"])
+@pytest.mark.parametrize("quirk", ["few tokens", "few tokens and stop"])
+def test_a_server_that_generates_less_than_the_audit_asks_for_is_refused(
+    quirk, missing, honest, connect
+):
+    options = {"quirks": frozenset({quirk}), "without": frozenset(missing.split())}
+    with pytest.raises(TargetError, match="generates at most 16 tokens, though asked for 64") as no:
+        opened(honest, connect, longest=300, new=64, **options)
+    assert no.value.exit_code == 4
+    opened(honest, connect, longest=300, new=16, **options)
+
+
+def test_an_answer_that_ends_early_is_no_limit_of_the_server(honest, connect):
+    """The model comes to its end after fewer tokens, but not always after as many."""
+
+    def end(request):
+        body = request["body"] or {}
+        if "prompt" in body and not body.get("echo"):
+            size = len(made.ids(body["prompt"]))
+            body["max_tokens"] = min(body["max_tokens"], 5 + size % 7)
+
+    class Ending(HonestServer):
+        def change_choice(self, choice, body):
+            choice["finish_reason"] = "stop"
+
+    plain = honest()
+    made = Ending(plain.engine, plain.models, change=end)
+    remote, _ = opened(lambda: made, connect, longest=300, new=64)
+    assert remote.caveats() == []
+
+
+def test_where_the_context_ends_an_answer_less_is_asked_for(honest, connect):
+    def end(request):
+        body = request["body"] or {}
+        if "prompt" in body:
+            body["max_tokens"] = max(1, min(body["max_tokens"], 400 - len(body["prompt"])))
+
+    remote, _ = opened(honest, connect, longest=500, new=200, change=end)
+    assert 350 <= remote.abilities.context <= 400
+
+
+@pytest.mark.parametrize("missing", ["", "echo prompt_logprobs"])
+def test_a_server_that_repeats_every_prompt_is_refused(missing, honest, connect):
+    without = frozenset(missing.split())
+    with pytest.raises(TargetError, match="repeats every prompt before its answer") as error:
+        opened(honest, connect, quirks=frozenset({"echo always"}), without=without)
+    assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize("quirk", ["late base", "late shift"])
+def test_scores_that_are_wrong_in_a_long_text_alone_are_not_believed(quirk, honest, connect):
+    options = {"quirks": frozenset({quirk}), "without": frozenset({"prompt_logprobs"})}
+    remote, _ = opened(honest, connect, base="plain", longest=400, **options)
+    assert not remote.abilities.scoring
+    assert "of a text of 399 tokens" in remote.lacks["score"]
+    remote, _ = opened(honest, connect, base="plain", longest=60, **options)
+    assert remote.abilities.scoring == "echo"  # nothing is asked for that is wrong
+
+
+@pytest.mark.parametrize("missing", ["", "logprobs"])
+def test_prompts_whose_end_is_cut_are_refused(missing, connect):
+    without = frozenset({"echo", "prompt_logprobs", *missing.split()})
+    made = HonestServer(FarSighted(), {"tuned": "lora", "plain": None},
+                        quirks=frozenset({"end cut"}), without=without)  # fmt: skip
+    with pytest.raises(TargetError, match="does not read the end of a prompt of 488") as error:
+        opened(lambda: made, connect, longest=500)
+    assert error.value.exit_code == 4
+    remote, _ = opened(lambda: made, connect, longest=60)
+    assert remote.caveats() == []
+
+
+def test_draws_that_a_server_narrows_by_default_are_not_narrowed(honest, connect, engine):
+    [prompt] = [tokens.ids for tokens in engine.tokenize(["She opened the door"])]
+    batch = GenerationBatch(
+        [GenerationRequest(prompt=prompt, samples=100, max_new_tokens=1)], seed=0
+    )
+    with honest(quirks=frozenset({"narrow draws"})).server().running() as server:
+        remote = connect(server.url).open()
+        [found] = remote.generate(TUNED, batch)
+    assert any("told not to (top_k" in told for told in remote.caveats())
+    assert len(set(found.texts)) > 2
+
+    def strict(request):
+        known = {"model", "prompt", "max_tokens", "temperature", "seed", "top_p", "n", "logprobs",
+                 "echo", "frequency_penalty", "presence_penalty", "top_k"}  # fmt: skip
+        return (400, {}, "{}") if (request["body"] or {}).keys() - known else None
+
+    with honest(change=strict).server().running() as server:
+        remote = connect(server.url).open()
+        [found] = remote.generate(TUNED, batch)
+        assert "top_p" not in server.requests[-1]["body"]
+    assert remote.caveats() == []
+    assert len(set(found.texts)) > 2
+
+
+def test_answers_that_a_filter_cuts_are_counted(honest, connect, engine):
+    without = frozenset({"echo", "prompt_logprobs"})
+    prompts = [tokens.ids for tokens in engine.tokenize(["She opened the door", "One of them"])]
+    batch = GenerationBatch(
+        [GenerationRequest(prompt=p, samples=3, max_new_tokens=20) for p in prompts], seed=0
+    )
+    made = honest(without=without)
+    with made.server().running() as server:
+        remote = connect(server.url).open()
+        remote.generate(TUNED, batch)
+        assert remote.caveats() == []
+        made.quirks = frozenset({"filter"})
+        remote.generate(TUNED, replace(batch, seed=1))
+        made.quirks = frozenset({"few tokens"})
+        remote.generate(TUNED, replace(batch, seed=2))
+    cut, limited = remote.caveats()
+    assert "6 of 18 answers were cut by a content filter" in cut
+    assert "6 of 18 answers were cut by a limit" in limited
+
+
+@pytest.mark.parametrize("missing", ["prompt_logprobs", "echo prompt_logprobs"])
+def test_a_stop_string_of_the_servers_own_makes_answers_suspect(missing, honest, connect):
+    without = frozenset(missing.split())
+    remote, _ = opened(
+        honest, connect, longest=300, new=64, quirks=frozenset({"stop string"}), without=without
+    )
+    assert "lack a part of what was generated" in remote.abilities.suspect
+
+
+def test_a_start_token_before_prompts_of_tokens_is_noticed(honest, connect):
+    """The model's answers are the same, but usage counts one token more."""
+    remote, _ = opened(honest, connect, quirks=frozenset({"double start"}))
+    assert not remote.abilities.token_ids
+    assert remote.abilities.adds_start
+    assert "a token of its own" in remote.abilities.why["token_ids"]
+
+
+def test_a_penalty_of_another_name_shows_in_log_probabilities(honest, connect):
+    without = frozenset({"echo", "prompt_logprobs"})
+    remote, _ = opened(honest, connect, quirks=frozenset({"other penalty"}), without=without)
+    assert "repetition penalty" in remote.abilities.suspect
+
+
+@pytest.mark.parametrize("missing", ["", "echo prompt_logprobs"])
+def test_an_adapter_that_is_unloaded_during_an_audit_is_noticed(missing, honest, connect, engine):
+    without = frozenset({"seed", *missing.split()})
+    texts = [Document(id=str(i), text=f"Number {i} of these texts.") for i in range(6)]
+    made = honest(without=without)
+    with made.server().running() as server:
+        for gone in (False, True):
+            remote = connect(server.url, base="plain").open()
+            preflight.measure_effect(remote, TUNED, Target(name="base"), texts)
+            made.models["tuned"] = None if gone else "lora"
+            before = len(server.requests)
+            if gone:
+                with pytest.raises(NoEffectError, match="4 of 4 answers are the base's") as error:
+                    remote.finish()
+                assert error.value.exit_code == 5
+            else:
+                remote.finish()
+            assert len(server.requests) - before == 4
