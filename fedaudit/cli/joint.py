@@ -135,9 +135,8 @@ def report(
     if combined.report:
         print_report(combined.report.to_json())
     _print_keys(folder)
-    for name, status in combined.statuses.items():
-        print_text(f"{name}'s strings: {status}")
-    print_text(f"all members: {combined.status}")
+    for line in combined.lines():
+        print_text(line)
     return VERDICT_CODES[combined.status]
 
 

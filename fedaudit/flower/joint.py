@@ -103,9 +103,8 @@ def joint_audit(
         return {one.metadata.src_node_id: _read(one.content)[1] for one in replies}
 
     combined = relay.carry_all(carry, nodes, Path(folder))
-    for name, status in combined.statuses.items():
-        _log(f"{name}'s strings: {status}")
-    _log(f"all members: {combined.status}")
+    for line in combined.lines():
+        _log(line)
     return combined
 
 
