@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.extraction.positive_controls import MAX_KNOWN
 from fedaudit.joint.elements import BINS
 from fedaudit.report import attestation
 from fedaudit.system.documents import parse_json
@@ -190,6 +191,7 @@ def _sound(body: Mapping[str, Any], step: str) -> bool:
             and isinstance(terms.get("attack"), dict)
             and isinstance(terms["attack"].get("name"), str)
             and type(terms.get("seed")) is int
+            and type(terms.get("budget")) is int
             and type(terms.get("adapter")) in (str, type(None))
         )
     if step == ASK:
@@ -198,7 +200,8 @@ def _sound(body: Mapping[str, Any], step: str) -> bool:
             and len(row) == 2
             and type(row[0]) in (int, float)
             and type(row[1]) is int
-            and 0 <= row[0] <= row[1] > 0
+            and 0 <= row[0] <= row[1]
+            and 0 < row[1] <= MAX_KNOWN
             for row in body["known"].values()
         )
     if step == RESULT:

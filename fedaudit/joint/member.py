@@ -21,7 +21,7 @@ from fedaudit.extraction.controls import sample_controls
 from fedaudit.extraction.targets import strings_by_label
 from fedaudit.joint import exchange
 from fedaudit.joint.elements import BINS, Elements
-from fedaudit.joint.exchange import COMMIT, Message
+from fedaudit.joint.exchange import ASK, COMMIT, Message
 from fedaudit.joint.inputs import JointInputs, attack_of, resolve
 from fedaudit.joint.intersection import Asker, Holder, check_library, padded_bin
 from fedaudit.joint.keys import asked_keys
@@ -235,7 +235,8 @@ def receive(
 ) -> Message:
     """Return the file that a member sent in a step.
 
-    Raises InputError unless that member signed it, for an audit of these very commitments.
+    Raises InputError unless that member signed it, for an audit of these very commitments, and
+    for more prefixes than all agreed on: the more were asked, the more chance explains.
     """
     path = exchange.path_of(folder, step, sender, receiver)
     message = exchange.read(path, exchange.public_key(commitments[sender].body["public_key"]))
@@ -244,5 +245,11 @@ def receive(
         raise InputError(
             f"{path} belongs to other commitments than those in {folder}: every member needs the "
             "same commitments of the same members."
+        )
+    budget = commitments[sender].body["terms"]["budget"]
+    if step == ASK and message.body["prefixes"] > budget:
+        raise InputError(
+            f"{path} says that {sender} asked {message.body['prefixes']:,} prefixes, more than the "
+            f"{budget:,} of --budget that all members committed to."
         )
     return message

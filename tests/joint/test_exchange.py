@@ -16,7 +16,7 @@ from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
 
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b")}
 VALUES = st.sampled_from([None, -1, 0, 2**70, 1.5, "", "x", [], [1], {}, {"x": 1}, True])
-TERMS = {"attack": {"name": "contextual"}, "seed": 0, "adapter": "0" * 64}
+TERMS = {"attack": {"name": "contextual"}, "seed": 0, "adapter": "0" * 64, "budget": 40}
 
 
 def bodies(name, commitments):
@@ -102,6 +102,36 @@ def test_a_changed_commitment_is_read_or_refused(folder, data, tmp_path_factory)
     write(here, "b", COMMIT, changed(data, body))
     with suppress(InputError):
         assert member.read_commitments(here)["b"].body["asked"] > 0
+
+
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        ({"prefixes": 40, "known": {"PERSON": [60.0, 60]}}, ""),
+        ({"prefixes": 41}, r"b asked 41 prefixes, more than the 40 of --budget"),
+        ({"prefixes": 10**7}, r"b asked 10,000,000 prefixes, more than the 40 of --budget"),
+        ({"known": {"PERSON": [0.0, 61]}}, "a part of it has another form"),
+        ({"known": {"PERSON": [1, 2], "PHONE": [10**6, 10**6]}}, "a part of it has another form"),
+        ({"known": {"PERSON": [0, 0]}}, "a part of it has another form"),
+    ],
+)
+def test_no_one_asks_more_than_agreed_nor_has_more_positive_controls(folder, claim, says):
+    """The first would let chance explain any leak, the second would let any model pass."""
+    commitments = member.read_commitments(folder)
+    body = bodies("b", member.fingerprints(commitments))[ASK]
+    write(folder, "b", ASK, {**body, **claim})
+    if not says:
+        assert member.receive(folder, ASK, "b", commitments).body["prefixes"] == 40
+        return
+    with pytest.raises(InputError, match=says):
+        member.receive(folder, ASK, "b", commitments)
+
+
+def test_a_commitment_names_the_budget(folder, tmp_path):
+    body = exchange.read(exchange.path_of(folder, COMMIT, "b")).body
+    write(tmp_path, "b", COMMIT, {**body, "terms": {**TERMS, "budget": None}})
+    with pytest.raises(InputError, match="a part of it has another form"):
+        member.read_commitments(tmp_path)
 
 
 def test_a_result_must_say_that_it_has_no_rows(folder):
