@@ -42,7 +42,10 @@ class Commitments:
 
     schema_version: str = SCHEMA_VERSION
     made: str = ""
-    """When the file says it was made: ISO 8601 with a time zone. This is not verified."""
+    """When the file says it was made: ISO 8601 with a time zone. This is not verified.
+
+    Empty in a simulation's file, which is the same for each run: only a ledger can vouch for that.
+    """
     commitments: tuple[Commitment, ...] = ()
 
 

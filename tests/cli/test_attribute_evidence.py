@@ -93,6 +93,9 @@ def test_commitments_that_say_that_they_are_late_flag_nobody(run, fed):
     rewrite(Path("public.json"), lambda table: table.update(made="2031-01-01T00:00:00+00:00"))
     assert decide(run, "--commitments", "public.json").code == 7
     assert report()["findings"] == []
+    rewrite(Path("public.json"), lambda table: table.update(made=""))
+    assert decide(run, "--commitments", "public.json", out="p").code == 7
+    assert report("p")["findings"] == []
 
 
 def test_scores_of_nothing_are_no_pass(run, fed):

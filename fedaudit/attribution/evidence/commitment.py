@@ -81,9 +81,26 @@ class CommitmentCheck:
         return ""
 
     @property
+    def unproven(self) -> str:
+        """Why nothing shows that the commitments came first; empty if a time or the ledger does.
+
+        Without this, a file that is late would count again once its time is deleted.
+        """
+        if self.noted:
+            return ""
+        if files.parse_time(self.published.made) is None:
+            return "the published commitments do not say when they were made"
+        if not any(map(files.parse_time, (self.trained, self.asked))):
+            return (
+                "the scores say neither when the first round began nor when the first sum was "
+                "asked for"
+            )
+        return ""
+
+    @property
     def committed(self) -> frozenset[str]:
         """The tested marks that were committed to beforehand, according to the files."""
-        return frozenset() if self.late or self.replaced else self.matching
+        return frozenset() if self.late or self.unproven or self.replaced else self.matching
 
     @property
     def bare(self) -> tuple[str, ...]:
@@ -202,6 +219,8 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
     if status.replaced:
         return "the ledger recorded another file of commitments with the first sum (SHA-256)"
+    if mark in status.matching and status.unproven:
+        return f"{status.unproven}, and no entry of the server's ledger vouches for them"
     if mark in status.matching:
         return (
             f"the published commitments say that they were made at {status.published.made}, NOT "

@@ -25,6 +25,7 @@ from fedaudit.system.files import sha256
 
 CLIENTS = tuple(f"c{at}" for at in range(10))
 ROUNDS, SAID, GAMMA = 3, 120, 0.25
+EARLY, MIDDLE, LATE = (f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3))
 
 
 def mark(key, name="m0", **changes):
@@ -140,6 +141,7 @@ def scores_of(said, keys, published=()):
         clients=CLIENTS,
         marks={one.id: "kgw" for one in marks},
         commitments=commitment.commitment_digests(marks),
+        asked=MIDDLE,
         dimension=8,
         rounds=tuple(
             RoundScores(
@@ -157,7 +159,7 @@ def scores_of(said, keys, published=()):
     )
 
 
-def decided(scores, folder, published=None, made="", federations=2, alpha=0.01):
+def decided(scores, folder, published=None, made=EARLY, federations=2, alpha=0.01):
     """Return the report of a decision, with `published` commitments required."""
     (folder / "scores.json").write_text("{}")
     path = None
@@ -189,7 +191,7 @@ def test_of_10_000_keys_some_accuse_somebody_and_none_where_commitments_are_requ
     assert len(keys) > 1  # 10 clients x 10,000 keys; one in 31,574 of a standard normal Z
     own = public(("m0", 0))  # the honest owner published another mark's
     path = tmp_path / "own.json"
-    commitments.write(Commitments(commitments=tuple(own)), path)
+    commitments.write(Commitments(made=EARLY, commitments=tuple(own)), path)
     for key in keys:
         scores = scores_of(said, [key])
         first = decide(scores)
@@ -254,6 +256,7 @@ def measured(z, marks=("m0",), clients=("a", "b")):
         clients=clients,
         marks=dict.fromkeys(marks, "kgw"),
         commitments={one: f"{at:064x}" for at, one in enumerate(marks)},
+        asked=MIDDLE,
         dimension=8,
         rounds=(
             RoundScores(
@@ -337,9 +340,6 @@ def test_the_report_says_what_is_found_beside_commitments_that_nobody_opened(tmp
     assert told[0] > told[1] + 0.2
 
 
-EARLY, MIDDLE, LATE = (f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3))
-
-
 @pytest.mark.parametrize(
     ("made", "trained", "asked", "says"),
     [
@@ -381,14 +381,14 @@ def test_commitments_are_of_before_training_only_against_the_servers_times(
     assert bool(status.late) == late
     # What the ledger has says that the keys were not chosen by answers; not when they were made.
     assert ("has this very file from the first sum on" in told) == (noted and not late)
-    assert status.committed == (frozenset() if late else {"m0"})
+    compared = made and (trained or asked)
+    assert status.committed == ({"m0"} if not late and (compared or noted) else frozenset())
 
 
 @pytest.mark.parametrize(
     ("made", "status"),
     [
         ("2026-01-01T23:59:59+00:00", "fail"),
-        ("", "fail"),
         ("2026-01-02T00:00:00+00:00", "inconclusive"),
         ("2031-01-01T00:00:00+00:00", "inconclusive"),
     ],
@@ -405,10 +405,37 @@ def test_commitments_that_say_that_they_are_late_bind_nothing(tmp_path, made, st
     assert any(reason in limit for limit in report["limits"]) == (status == "inconclusive")
 
 
+@pytest.mark.parametrize("noted", [False, True])
+@pytest.mark.parametrize(
+    ("made", "asked", "says"),
+    [
+        ("", MIDDLE, "the published commitments do not say when they were made"),
+        ("", "", "the published commitments do not say when they were made"),
+        (EARLY, "", "the scores say neither when the first round began nor when the first sum was"),
+    ],
+)
+def test_commitments_without_a_time_flag_only_where_the_server_noted_them(
+    tmp_path, made, asked, says, noted
+):
+    # Who deletes the time of a late file must not be better off.
+    own = Commitments(made=made, commitments=tuple(public(("m0", 0))))
+    commitments.write(own, tmp_path / "public.json")
+    scores = replace(
+        measured({("a", "m0"): 9.0}),
+        asked=asked,
+        noted=sha256(tmp_path / "public.json") if noted else "0" * 64,
+    )
+    report = decided(scores, tmp_path, own.commitments, made=made)
+    assert report["verdict"]["status"] == ("fail" if noted else "inconclusive")
+    assert bool(report["findings"]) == noted
+    reason = f"mark m0 is uncommitted: {says}"
+    assert any(limit.startswith(reason) for limit in report["limits"]) != noted
+
+
 def test_nothing_changes_where_all_is_committed_and_opened(tmp_path):
     scores = measured({("a", "m0"): 5.0, ("b", "m0"): -1.0})
     path = tmp_path / "c.json"
-    commitments.write(Commitments(commitments=tuple(public(("m0", 0)))), path)
+    commitments.write(Commitments(made=EARLY, commitments=tuple(public(("m0", 0)))), path)
     first = decide(scores)
     held = commitment.check_commitments(scores, path)
     assert commitment.withhold_uncommitted(first, held) == first
