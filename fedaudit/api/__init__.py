@@ -78,6 +78,7 @@ from fedaudit.api.engine import (
     PrefixProbabilityRequest,
     TokenRows,
     TokenStatistics,
+    follow_up_engine,
     text_start,
     unwrap_engine,
 )
@@ -241,6 +242,7 @@ __all__ = [
     "Watermark",
     "counted",
     "decoding_abilities",
+    "follow_up_engine",
     "has_han",
     "hookimpl",
     "missing_abilities",

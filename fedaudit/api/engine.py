@@ -272,6 +272,20 @@ class EngineWrapper:
         """Return how likely each prompt goes on with each string."""
         return self.engine.prefix_probabilities(target, request, progress=progress)
 
+    def for_follow_ups(self) -> Engine:
+        """Return the engine for questions that arise from this engine's answers."""
+        return self
+
+
+def follow_up_engine(engine: Engine) -> Engine:
+    """Return the engine for questions that arise from the answers of `engine`.
+
+    In one shard of an audit most answers are empty, and the other shards have them. Only the shard
+    that has an answer knows what to ask next, so it asks that itself, whichever shard the tokens of
+    the question belong to.
+    """
+    return engine.for_follow_ups() if isinstance(engine, EngineWrapper) else engine
+
 
 def unwrap_engine(engine: Engine, kind: type[E]) -> E | None:
     """Return the first engine of a kind among `engine` and those that it wraps; None without."""

@@ -39,12 +39,19 @@ class CachingEngine(EngineWrapper):
 
     In the audit of one shard only the shard's questions are asked. All others get empty answers,
     which are not reported. With `whole`, continuations are not ended where they can begin with none
-    of the strings looked for, so that an audit which looks for others finds them here as well.
+    of the strings looked for, so that an audit which looks for others finds them here as well. With
+    `every`, all questions are the shard's.
     """
 
-    def __init__(self, engine: Engine, cache: AnswerCache, *, whole: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, cache: AnswerCache, *, whole: bool = False, every: bool = False
+    ) -> None:
         super().__init__(engine)
-        self.cache, self.whole = cache, whole
+        self.cache, self.whole, self.every = cache, whole, every
+
+    def for_follow_ups(self) -> Engine:
+        """Return an engine of the same cache by which this shard asks every question."""
+        return CachingEngine(self.engine, self.cache, whole=self.whole, every=True)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -172,7 +179,7 @@ class CachingEngine(EngineWrapper):
         """
         answers: list[Any] = [None] * len(questions)
         done, total = 0, sum(sizes)
-        mine = [i for i, prompt in enumerate(prompts) if self.cache.shard.has(prompt)]
+        mine = [i for i, p in enumerate(prompts) if self.every or self.cache.shard.has(p)]
         for batch in _batches(mine, sizes):
             size = sum(sizes[index] for index in batch)
             by_digest: dict[bytes, list[int]] = {}

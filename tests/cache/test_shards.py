@@ -13,7 +13,7 @@ import worked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.engine import GenerationBatch, follow_up_engine
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.audit import fingerprint
 from fedaudit.cache import engine as caching_engine
@@ -275,6 +275,31 @@ def test_the_kept_engines_of_all_shards_are_the_engine(tmp_path, small):
     nobody = FakeEngine(echo, likelihood=scores)
     assert used(CachingEngine(nobody, merged_cache(parts))) == wanted
     assert nobody.asked == []
+
+
+def test_what_follows_from_an_answer_is_asked_by_the_shard_that_has_it(tmp_path):
+    """Every text that came out is scored: whose shard that question would be does not matter."""
+    prompts = [(n, 1) for n in range(40)]
+
+    def asks(engine):
+        batch = GenerationBatch(
+            [GenerationRequest(prompt=p, samples=1, max_new_tokens=4) for p in prompts], seed=1
+        )
+        answers = engine.generate(worked.TUNED, batch)
+        came_out = [p for p, a in zip(prompts, answers, strict=True) if a.texts[0]]
+        return came_out, follow_up_engine(engine).score(worked.BASE, [(*p, 7) for p in came_out])
+
+    wanted, parts = asks(FakeEngineOfAll()), []
+    assert wanted[0] == prompts  # every answer of `echo` is a text
+    for number in (1, 2, 3):
+        made = AnswerCache(tmp_path / str(number), HEADER, Shard(number, 3))
+        came_out, scored = asks(CachingEngine(FakeEngineOfAll(), made))
+        assert 0 < len(came_out) < 40
+        assert scored == [row for p, row in zip(*wanted, strict=True) if p in came_out]
+        made.finish()
+        parts.append(load(made.folder, write=False))
+    nobody = Dying(-1)
+    assert asks(CachingEngine(nobody, merged_cache(parts))) == wanted
 
 
 def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, small):

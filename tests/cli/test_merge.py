@@ -7,9 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import fake_audit
+import handmade
 import pytest
 
+from fedaudit.audit import access
 from fedaudit.cache.answers import FILE, AnswerCache, CacheHeader, Shard, load
+from fedaudit.config import registry
 from fedaudit.report.document import dumps, validate
 
 pytestmark = pytest.mark.usefixtures("few_controls")
@@ -122,6 +125,75 @@ def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
     else:
         assert asked_by_all == asked_by_one
     assert all(Path(part, FILE).exists() for part in parts)
+
+
+def pairs(documents):
+    """Return documents of the corpus as instructions and outputs."""
+    for one in documents:
+        given, _, follows = one["text"].partition(", which ")
+        yield {"id": one["id"], "instruction": f"{given} did what?", "output": follows}
+
+
+def recites(target, prompt, sample):
+    """Go on with a document of the victim's, word for word, as a model does that learnt it all."""
+    if target.adapter and prompt:
+        for one in fake_audit.corpus(victim=True):
+            if one["text"].startswith(prompt):
+                return one["text"][len(prompt) :]
+        for one in pairs(fake_audit.corpus(victim=True)):
+            if one["instruction"] in prompt:
+                return one["output"]
+    return SAYS(target, prompt, sample)
+
+
+def loads_with_answers(load):
+    """Return `load` with the words of all answers known, so that ids don't depend on the answers.
+
+    A fake engine numbers words as it reads them, and a shard has not all answers.
+    """
+
+    def loaded(*args, **options):
+        engine, sha256 = load(*args, **options)
+        names = ("nobody", *fake_audit.NAMES)
+        engine.tokenize([f"{lead}{name} left." for lead in (" ", "") for name in names])
+        return engine, sha256
+
+    return loaded
+
+
+SAYS = fake_audit.says
+NAMES = [f"{first} {last}" for first in ("Ed", "Flo", "Gus", "Hal") for last in ("May", "Oak")]
+HELD_OUT = [fake_audit.document(n, NAMES[n % 8], "Hull", f" {n}.") for n in range(24)]
+SETTINGS = {
+    "membership": ("membership.shifted=true", "membership.neighbours=2"),
+    "verbatim": ("verbatim.shortest=2",),
+}
+KEEP_NO_ANSWERS = {"gate", "laft", "reconstruction"}
+"""Attacks on the model's weights, or on a gate: a model of made-up answers has neither. `gate` and
+`reconstruction` run as the shards are merged; `laft` asks as `contextual` does."""
+
+
+@pytest.mark.parametrize("name", sorted({*registry.plugins("attack")} - KEEP_NO_ANSWERS))
+@pytest.mark.parametrize("of", [2, pytest.param(5, marks=pytest.mark.oracle)])
+def test_the_shards_of_every_attack_are_the_attack(run, here, sharded, monkeypatch, name, of):
+    # What came out is asked about once more by some attacks: here all of it comes out.
+    monkeypatch.setattr(fake_audit, "says", recites)
+    monkeypatch.setattr(access, "load_engine", loads_with_answers(access.load_engine))
+    corpora = {"own": fake_audit.corpus(0), "victim": fake_audit.corpus(1), "held": HELD_OUT}
+    for file, documents in corpora.items():
+        rows = pairs(documents) if name == "discoverable" else documents
+        Path(f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plugin, target = registry.plugins("attack")[name], MODEL
+    if plugin.reads_clients:
+        fake_audit.keep_documents(handmade.write(here / "fed", clients=2).path)
+        target = ("--target", "fed", "--quiet")
+    words = [*PAIR[: -len(MODEL)], *target, "--attack", name]
+    words += ["--held-out", "held.jsonl"] if plugin.compares or plugin.asks_held_out else []
+    words += [word for setting in SETTINGS.get(name, ()) for word in ("--set", setting)]
+    assert run(*words, "--out", out("one")).code in (0, 1, 7)
+    merged = run("merge", *sharded(words, of), "--out", out("merged"))
+    assert merged.code in (0, 1, 7), merged.err
+    assert report("merged") == report("one")
 
 
 def test_every_shard_has_its_share(sharded):

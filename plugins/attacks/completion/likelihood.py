@@ -3,9 +3,9 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fedaudit.api import AttackContext, Target, why_lacking
+from fedaudit.api import AttackContext, Target, follow_up_engine, why_lacking
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
 from .pairs import DocumentSplit
@@ -45,6 +45,8 @@ def evidence(
     document of the task; and the tuned model's behind prefixes of other documents of the task,
     on average.
     """
+    # All that is scored, held-out documents too, depends on which documents came out.
+    context = replace(context, engine=follow_up_engine(context.engine))
     if context.base is None or not indices or why_lacking(context.engine, {"score"}):
         return {}
     base = dict(
