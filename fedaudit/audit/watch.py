@@ -41,6 +41,20 @@ class WatchMemory:
     """The base's scores of the records."""
     scores: dict[str, RoundScores] = field(default_factory=dict)
     """The scores of models, by the SHA-256 of the adapter."""
+    tests: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The place of each test, counted from 1, by the round and the SHA-256 of its adapter.
+
+    A round whose file was replaced has a test for each: what the first model had learnt, anyone who
+    received it may have kept, and every look spends its part of the level.
+    """
+
+    def replaced(self, current: Mapping[int, str]) -> list[int]:
+        """Return the rounds of which another file was tested than the `current` one, by SHA-256."""
+        return sorted({number for number, digest in self.tests if current.get(number) != digest})
+
+    def newly_replaced(self, current: Mapping[int, str]) -> list[int]:
+        """Return the replaced rounds whose `current` file was not tested yet."""
+        return [n for n in self.replaced(current) if (n, current.get(n)) not in self.tests]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,18 +185,21 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         )
         scorer = RoundScorer(self.cached(engine), inputs.watched, memory.base)
         rows: list[Measurement] = []
-        for test, (number, adapter) in enumerate(inputs.rounds.items(), 1):
+        for number, adapter in inputs.rounds.items():
             digest = inputs.round_sha256[number]
             if digest not in memory.scores:
                 target = Target(name=f"round {number}", adapter=str(adapter))
                 watch = self.watch(f"testing round {number}")
                 memory.scores[digest] = scorer.score(target, base, watch)
+            memory.tests.setdefault((number, digest), len(memory.tests) + 1)
+        for (number, digest), test in memory.tests.items():
             rows += round_rows(
                 memory.scores[digest],
                 inputs.watched,
                 number=number,
                 test=test,
                 limit=self.request.limit,
+                replaced=inputs.round_sha256.get(number) != digest,
             )
         memory.base = scorer.base
         self.finish_asking()
@@ -199,8 +216,18 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
 
     def caveats(self) -> list[str]:
         """Return the caveats of every such test."""
+        inputs = self.inputs
         return [
             *CAVEATS,
-            *self.inputs.held_out.limits,
-            *records.reading_caveats([self.inputs.own]),
+            *map(replaced_text, inputs.memory.replaced(inputs.round_sha256)),
+            *inputs.held_out.limits,
+            *records.reading_caveats([inputs.own]),
         ]
+
+
+def replaced_text(number: int) -> str:
+    """Return that a round's file is not the one that was tested before."""
+    return (
+        f"The model of round {number} was replaced after it was tested: what it had learnt still "
+        "counts, and the model in its place has a test of its own."
+    )

@@ -56,7 +56,7 @@ def _follow(request: WatchRequest, output: Output) -> int:
     from fedaudit.api.errors import UsageError
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.session import AuditSession
-    from fedaudit.audit.watch import WatchMemory, resolve
+    from fedaudit.audit.watch import WatchMemory, replaced_text, resolve
     from fedaudit.cli.console import print_note, print_report, verdict_code
 
     if request.round is not None or output.resume:
@@ -67,6 +67,8 @@ def _follow(request: WatchRequest, output: Output) -> int:
         federation = _next_round(path, tested, reader, quiet=output.quiet)
         tested = federation.manifest.rounds[-1].round
         inputs = resolve(replace(request, round=tested), reader, memory)
+        for number in memory.newly_replaced(inputs.round_sha256):
+            print_note(replaced_text(number), quiet=output.quiet)
         session = AuditSession(
             inputs.request,
             output.out and output.out / f"round-{tested:03d}",

@@ -3,7 +3,7 @@
 In a row's scope, `unit` is what is counted ("record", "group" or "canary"), `round` the round,
 `test` its place among those tested, `fpr` the share of held-out records (or of secrets that no
 client was given) that may stand as high, `others` how many there are, and `limit` the share that
-the member allows.
+the member allows. Rows of a model that was tested before its file was replaced have `replaced`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -147,11 +147,22 @@ class RoundScorer:
 
 
 def round_rows(
-    scores: RoundScores, records: WatchedRecords, *, number: int, test: int, limit: float
+    scores: RoundScores,
+    records: WatchedRecords,
+    *,
+    number: int,
+    test: int,
+    limit: float,
+    replaced: bool = False,
 ) -> Iterator[Measurement]:
-    """Yield the rows of the round `number`, which is tested as the `test`-th."""
+    """Yield the rows of the round `number`, which is tested as the `test`-th.
+
+    `replaced` says that the round has another model now.
+    """
     level = attributable_effect.round_level(LEVEL, test) / (2 if records.canaries else 1)
-    scope = {"source": "tuned", "round": number, "test": test, "limit": limit}
+    scope: dict[str, object] = {"source": "tuned", "round": number, "test": test, "limit": limit}
+    if replaced:
+        scope["replaced"] = True
     units = {**scope, "unit": records.unit}
     if records.refusal:
         yield Measurement.missing(

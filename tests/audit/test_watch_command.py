@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 import time
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,7 @@ from fedaudit.data import corpus
 from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest
+from fedaudit.system.files import sha256
 
 OWN, HELD_OUT = 120, 120
 WORDS = ["court", "bank", "claim", "house", "letter", "judge", "paid", "lost", "year", "side"]
@@ -199,6 +201,50 @@ def test_follow_tests_each_new_round_once_and_stops_at_the_limit(run, monkeypatc
     assert run(*ASKED, "--out", "once").code == 1
     assert lows(report("out/round-002")) == lows(report("once"))
     assert json.loads(Path("last.json").read_text())["run"] == report("out/round-002")["run"]
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_a_round_that_is_replaced_after_its_test_is_not_forgotten(run, monkeypatch, later):
+    """The server puts the model of the round `later` in place of one that had learnt much."""
+    answer_as(monkeypatch, {1: 30})
+    shutil.copytree("fed", "whole")
+    cut(Path("fed"), 1)
+
+    def pause(_):
+        shutil.rmtree("fed")
+        shutil.copytree("whole", "fed")
+        milder = Path("fed/rounds/001/global")
+        shutil.rmtree(milder)
+        shutil.copytree(Path(f"whole/rounds/{later:03d}/global"), milder)
+        whole = manifest.read(Path("fed"))
+        changed = {
+            name: sha256(Path("fed", name)) if name.startswith("rounds/001/global") else digest
+            for name, digest in whole.files.items()
+        }
+        manifest.write(replace(whole, files=changed), Path("fed"))
+        # What is in the folder now has learnt nothing.
+        monkeypatch.setattr(sys.modules[__name__], "round_of", lambda adapter: later)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    shown = run(*ASKED[:-1], "--follow", "--limit", "0.5", "--out", "out")
+    before, found = report("out/round-001"), report("out/round-003")
+    [learnt] = lows(before)
+    assert learnt > 10
+    assert lows(found) == [learnt, 0, 0, 0]
+    rows = [r for r in found["measurements"] if r["metric"] == "learnt"]
+    tests = {r["scope"]["test"]: (r["scope"]["round"], "replaced" in r["scope"]) for r in rows}
+    assert tests == {1: (1, True), 2: (1, False), 3: (2, False), 4: (3, False)}
+    # The first test keeps its bounds to the last digit: its share of the level was spent on it.
+    kept = [r["low"] for r in rows if r["scope"]["test"] == 1]
+    assert kept == [r["low"] for r in before["measurements"] if r["metric"] == "learnt"]
+    says = "The model of round 1 was replaced after it was tested"
+    assert any(limit.startswith(says) for limit in found["limits"])
+    assert not any(limit.startswith(says) for limit in before["limits"])
+    assert shown.err.count(says) == 1
+    assert "1 (replaced)" in shown.out
+    most = round(max(r["low"] * r["n"] for r in rows))
+    assert shown.out.count(f" {most} ({most / OWN:.1%}".replace("%", " %)")) == 4
+    assert "same: verdict" in run("report", "out/round-003", "--verify").out
 
 
 def test_follow_ends_with_the_federation(run, monkeypatch):

@@ -171,8 +171,10 @@ def states_bounds(rows: Sequence[Measurement], judged: Sequence[Measurement]) ->
     return bool(judged) and all(map(is_finite_number, stated))
 
 
-def _line(row: Row) -> tuple[str, str]:
-    return str(row["scope"].get("round")), str(row["scope"].get("unit"))
+def _line(row: Row) -> tuple[str, str, str]:
+    """Return the round, the test and the unit: a round whose model was replaced has two tests."""
+    scope = row["scope"]
+    return str(scope.get("round")), str(scope.get("test")), str(scope.get("unit"))
 
 
 def _cells(lines: Sequence[Sequence[Row]], rows: Sequence[Row]) -> Iterator[dict[str, str]]:
@@ -180,13 +182,13 @@ def _cells(lines: Sequence[Sequence[Row]], rows: Sequence[Row]) -> Iterator[dict
     exposures = {_line(row): row for row in rows if row["metric"] == "exposure"}
     highest: dict[str, Row] = {}
     for line in lines:
-        key = number_, unit = _line(line[0])
+        key = number_, _, unit = _line(line[0])
         best = max([*line, *filter(None, [highest.get(unit)])], key=lambda row: row["low"] or 0.0)
         highest[unit] = best
         cells = {rate_name(row): range_text(row) for row in line}
         bits = exposures.get(key)
         yield {
-            "round": number_,
+            "round": f"{number_} (replaced)" if line[0]["scope"].get("replaced") else number_,
             "of": counted_units(line[0]["n"], unit),
             **cells,
             BY_NOW: _least(best),
