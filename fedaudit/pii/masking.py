@@ -484,7 +484,7 @@ def _identity(string: str, label: str) -> tuple[str, str]:
 def _invent_unused(
     same: tuple[str, str], spelt: Sequence[tuple[str, str]], reserved: set[str], key: str
 ) -> dict[tuple[str, str], str]:
-    """Return the first invention that is no one's yet, as each spelling has it; empty for none."""
+    """Return the first invention that is still free, as each spelling has it; empty for none."""
     for attempt in range(ATTEMPTS):
         digest = _digest(key, *reversed(same), str(attempt))
         new = {

@@ -70,7 +70,7 @@ THINGS = (
     "|building|property|street|road|town|city|country|domain|host|server|database|table|column"
     "|field|variable|function|class|package|event|plan|scheme|fund|ship|vessel|species|pet"
 )
-"""What has a name and is no person: Drug name, File name."""
+"""Things that have names, and are not people: Drug name, File name."""
 _PLACEHOLDERS = (
     "admin administrator all anonymous anybody both confidential everybody everyone female guest "
     "male localhost myself na nil no none not other others pending redacted root same self "

@@ -48,7 +48,7 @@ _PLAIN_WORDS = frozenset(
         *("federated", "default", "initial", "init", "start", "final", "last", "best"),
     }
 )
-"""Words that folders have whoever's adapters are in them."""
+"""Words in the names of folders that say nothing of whose adapters are in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +201,8 @@ def _owners(folders: Sequence[_AdapterFolder], run: ForeignFolder) -> set[str]:
 def _own_words(entry: _AdapterFolder) -> set[str]:
     """Return the words in a name except those that any adapter's folder may have.
 
-    A letter beside a number (`r16`) is no word, nor is what stands beside a number that no word
-    calls a round.
+    A letter beside a number (`r16`) does not count as a word, nor does what stands beside a number
+    that no word calls a round.
     """
     matches = (
         match

@@ -310,8 +310,8 @@ class Leak:
     def _learned(self, level: float) -> str:
         """Return which kinds the model has learned though hardly any came out, or nothing.
 
-        Whoever chooses the questions and the positive controls chooses what comes out of them, but
-        not what the model has learned of the victim.
+        The party that chooses the questions and the positive controls decides what comes out of
+        them, but not what the model has learned of the victim.
         """
         learned = [kind for kind in self.kinds if kind.is_learned(level)]
         if not learned:
