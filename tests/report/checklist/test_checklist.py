@@ -80,6 +80,23 @@ def test_what_zero_means_is_not_asked_where_a_leak_was_found():
     assert "Too little was looked for" in said(report)[19].text
 
 
+@pytest.mark.parametrize(("p", "learned"), [(1e-9, True), (0.026, False)])
+def test_what_zero_means_says_what_was_learned_all_the_same(p, learned):
+    """Two kinds share the level of 5 %."""
+    rows = [
+        coverage(0, 50, source="tuned-not-base", set="exclusive"),
+        *(
+            number("extraction", "contextual", "p_value", value, test="learned", label=label)
+            for label, value in (("PERSON", p), ("CITY", 0.5))
+        ),
+    ]
+    report = plain(rows)
+    report["verdict"] |= {"detectable": 0.07, "status": "inconclusive"}
+    assert "A leak of 7.0 % of the targets would have been seen" in said(report)[19].text
+    told = "The model has learned strings that may not have come out (p = 1e-09)."
+    assert (told in said(report)[19].text) == learned
+
+
 def test_whose_data_is_that_of_the_victim_alone():
     """No attacker, and no client of which nothing could be measured; never a path."""
     rows = [

@@ -4,6 +4,7 @@ from fedaudit.api.kind import Table
 from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.table import shorten
+from fedaudit.report.verdict.leak import LEARNED_LEVEL
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, stated_policy
 
 MOST_TESTS = 20
@@ -66,7 +67,19 @@ def detectable_text(report: Row) -> str:
     if detectable_rate >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
     sure = f"with {stated_policy(report).power:.0%} probability"
-    return f"A leak of {percent(detectable_rate)} of the targets would have been seen {sure}."
+    text = f"A leak of {percent(detectable_rate)} of the targets would have been seen {sure}."
+    learned = [row["value"] for row in report["measurements"] if _is_learned_test(row)]
+    if learned and min(learned) <= LEARNED_LEVEL / len(learned):
+        text += (
+            f" The model has learned strings that may not have come out (p = {min(learned):.1g})."
+        )
+    return text
+
+
+def _is_learned_test(row: Row) -> bool:
+    """Tell whether a row has the p value that the model has not learned a kind of the targets."""
+    of_test = row["metric"] == "p_value" and row["scope"].get("test") == "learned"
+    return bool(of_test and row["value"] is not None)
 
 
 def _shared(report: Row) -> list[str]:
