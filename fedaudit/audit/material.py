@@ -84,8 +84,8 @@ def discover(
             missing = ""
         elif "/" in str(target):  # a hub id: paths that are not there were refused before
             missing = (
-                f"There is no folder {target}; if that is a model on the hub, name the adapter to "
-                "audit, too, with --adapter. "
+                f"There is no folder {target}; a model on the hub also needs --adapter, which "
+                "names what to audit. "
             )
         else:
             missing = f"There is no federation {path}.{suggest_neighbour(path)} "

@@ -227,7 +227,7 @@ def _unclear(path: Path, option: str, changed: Version, version: Version | None)
 
 
 def _alpha(config: LoraConfig, module: str) -> Any:
-    """Return a module's alpha as the installed PEFT looks it up; None if a key is no pattern."""
+    """Return a module's alpha as the installed PEFT looks it up; None for an invalid key."""
     pattern = config.alpha_pattern or {}
     try:
         return pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha)
@@ -239,7 +239,7 @@ def _alpha_before(config: LoraConfig, keys: Sequence[str], module: str) -> Any:
     """Return a module's alpha as PEFT before 0.15 looked it up: by the first of `keys` that fits.
 
     A key stood there behind a dot and without parentheses: `^model` fits nothing, and of
-    `q_proj|v_proj` the second part fits only a whole name. None if a key was no pattern there.
+    `q_proj|v_proj` the second part fits only a whole name. None for a key that is invalid there.
     """
     alphas = config.alpha_pattern or {}
     try:

@@ -616,7 +616,7 @@ class _Probe:
         replies = self.server.api == "chat" or abilities.templated
         for place in [self.cut] if self.cut else PLACES:
             if not abilities.logprobs and (place != "end" or replies):
-                continue  # without numbers, equal answers to such prompts are no wonder
+                continue  # without numbers, such prompts may well have equal answers
             other = self.server.try_to(self._long_query(rows[place], new, abilities))
             if not _same(answer, other, exactly=abilities.logprobs):
                 continue
