@@ -27,7 +27,7 @@ from typing import Any
 
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.renderers.markdown import escape, table_lines
-from fedaudit.report.tables.comparison import tradeoffs
+from fedaudit.report.tables import tradeoffs
 from fedaudit.system.numbers import count_of
 
 TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"

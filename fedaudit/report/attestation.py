@@ -181,12 +181,11 @@ def private_key(path: Path) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     secret = os.environ.get(PASSPHRASE)
-    pem = _pem(path)
     try:
-        key = load_pem_private_key(pem, secret.encode() if secret else None)
+        key = load_pem_private_key(_pem(path), secret.encode() if secret else None)
     except TypeError:
-        problem = f"is not encrypted: unset {PASSPHRASE}" if secret else "is encrypted: set"
-        problem = problem if secret else f"{problem} {PASSPHRASE} to its passphrase"
+        unset = f"is not encrypted: unset {PASSPHRASE}"
+        problem = unset if secret else f"is encrypted: set {PASSPHRASE} to its passphrase"
         raise InputError(f"The key {path} {problem}.") from None
     except (UnsupportedAlgorithm, ValueError):
         why = "or its passphrase is another" if secret else "such as `openssl genpkey` writes"
@@ -204,9 +203,8 @@ def public_key(path: Path) -> "Ed25519PublicKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    pem = _pem(path)
     try:
-        key = load_pem_public_key(pem)
+        key = load_pem_public_key(_pem(path))
     except (UnsupportedAlgorithm, ValueError):
         raise InputError(
             f"{path} holds no public key in PEM; `openssl pkey -in KEY -pubout` writes it."

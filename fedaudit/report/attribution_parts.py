@@ -1,11 +1,7 @@
 """The rows of an attribution, by the part of it that they belong to."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from fedaudit.api.kind import Row
 from fedaudit.report.verdict.attribution import PROTOCOL
-
-Row = Mapping[str, Any]
 
 _CLIENT_KEYS = frozenset({"client", "mark"})
 

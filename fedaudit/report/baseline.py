@@ -130,11 +130,10 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
         for name, row in _judged_measurements(report).items()
         if (before := estimates.get(row_key(row))) and (after := estimate_of(row))
     ]
-    spreads = [_spread(before, after) for _, _, before, after in pairs]
-    p = [
-        _tail(after.value - before.value, spread)
-        for (_, _, before, after), spread in zip(pairs, spreads, strict=True)
-    ]
+    gaps = [difference(after, before) for _, _, before, after in pairs]
+    # The standard deviations that the lower halves of the intervals imply.
+    spreads = [(gap.value - gap.low) / -float(ndtri(0.025)) for gap in gaps]
+    p = [_tail(gap.value, spread) for gap, spread in zip(gaps, spreads, strict=True)]
     level = max(one["verdict"].get("level", DEFAULT.level) for one in (baseline, report))
     adjusted = holm(p)
     return [
@@ -145,7 +144,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             scope=row["scope"],
             before=before.value,
             now=after.value,
-            difference=difference(after, before),
+            difference=gaps[i],
             p=p[i],
             adjusted=adjusted[i],
             seen=-float(ndtri(level)) * spreads[i],
@@ -156,17 +155,8 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
 
 
 def _judged_measurements(report: Row) -> dict[str, Row]:
-    """Return the measurements that were judged, by name, without repetitions."""
     judged_rows = (row for row in judgements(report) if row["measurement"])
     return {judged_name(row): row["measurement"] for row in judged_rows}
-
-
-def _spread(before: Estimate, after: Estimate) -> float:
-    """Return the standard deviation implied by the lower half of the difference's interval."""
-    from scipy.special import ndtri
-
-    gap = difference(after, before)
-    return (gap.value - gap.low) / -float(ndtri(0.025))
 
 
 def _tail(increase: float, spread: float) -> float:

@@ -11,10 +11,11 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.kind import Table
 from fedaudit.report import document
+from fedaudit.report.charts.z_by_round import shown_rounds
 from fedaudit.report.checklist.attackers import headline_totals
 from fedaudit.report.comparison import row_key
 from fedaudit.report.number_format import RATES, format_measurement
-from fedaudit.report.query import SEVERITIES, Row
+from fedaudit.report.query import SEVERITIES, Row, group_by
 from fedaudit.report.tables.assessment import judged_name
 from fedaudit.report.tables.table import NONE
 from fedaudit.report.text import summary
@@ -175,10 +176,9 @@ def trend_tables(trends: Sequence[Trend], most: int | None = None) -> list[Table
     With more than `most` rounds, a table has the first, the last and evenly spaced ones between.
     """
     tables = []
-    for federation in dict.fromkeys(trend.federation for trend in trends):
-        selected = [trend for trend in trends if trend.federation == federation]
+    for federation, selected in group_by(trends, lambda trend: trend.federation).items():
         every = sorted({number for trend in selected for number, _ in trend.points})
-        rounds = _spread(every, most or len(every))
+        rounds = shown_rounds(every, most or len(every))
         remaining = len(every) - len(rounds)
         rows = []
         for trend in selected:
@@ -196,14 +196,6 @@ def trend_tables(trends: Sequence[Trend], most: int | None = None) -> list[Table
         )
         tables.append(table)
     return tables
-
-
-def _spread(rounds: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` rounds (two at least): first, last, and evenly spaced ones between."""
-    if len(rounds) <= most:
-        return list(rounds)
-    steps = (round(index * (len(rounds) - 1) / (most - 1)) for index in range(most))
-    return [rounds[step] for step in steps]
 
 
 def folder_of(entry: RunEntry) -> str:

@@ -1,6 +1,6 @@
 """How numbers of a report are spelt for people."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 RATES = {
@@ -88,6 +88,12 @@ def format_hits(row: Mapping[str, Any]) -> str:
     if n is None:
         return "-" if hits is None else f"{hits:,}"
     return f"~{number(value * n)} / {n:,}" if hits is None else f"{hits:,} / {n:,}"
+
+
+def first_of(texts: Sequence[str], most: int, rest: str = "and {:,} more") -> list[str]:
+    """Return the first `most` texts, and behind them how many more there are, in words (`rest`)."""
+    remaining = len(texts) - most
+    return [*texts[:most], *([rest.format(remaining)] if remaining > 0 else [])]
 
 
 def count(row: Mapping[str, Any]) -> str:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from fedaudit.api.kind import SWEPT, Table
 from fedaudit.api.records import Measurement
 from fedaudit.pii.taxonomy import Category, Norm, category, in_order, major_category, taxonomy
-from fedaudit.report.query import Row
-from fedaudit.report.tables.extraction.prompted import labels
-from fedaudit.report.tables.extraction.untargeted import untargeted_tables
+from fedaudit.report.query import Row, scope_but
+from fedaudit.report.tables.extraction import labels, untargeted_tables
 from fedaudit.report.tables.table import build_table
 
 METRICS = ("coverage", "extraction_recall", "extraction_precision")
@@ -59,7 +58,10 @@ def category_of(label: str) -> dict[str, str] | None:
 def category_tables(report: Row) -> list[Table]:
     """Return what came out by major category, a table an attack, and the norms' clauses on it."""
     rows = [row for row in report["measurements"] if "category" in row["scope"]]
-    view = {**report, "measurements": [_as_label(row) for row in rows]}
+    by_label = [
+        {**r, "scope": {**scope_but(r, "category"), "label": r["scope"]["category"]}} for r in rows
+    ]
+    view = {**report, "measurements": by_label}
     return [_as_categories(table) for table in (*labels(view), *untargeted_tables(view))]
 
 
@@ -134,31 +136,21 @@ def _merge_labels(rows: Sequence[Measurement]) -> Measurement:
     scope["category"] = name
     total = replace(rows[0], scope=scope, chance=None, baseline=None, reason="")
     counted = [row for row in rows if row.n]
-    blind = [row for row in counted or rows if _no_number(row)]
+    blind = [r for r in counted or rows if not r.n or None in (r.value, r.low, r.high)]
     if blind:
         reason = "; ".join(f"{r.scope['label']}: {r.reason or 'it has no n'}" for r in blind)
         return replace(total, value=None, low=None, high=None, hits=None, n=None, reason=reason)
     n = sum(row.n or 0 for row in counted)
     if any(row.hits is None for row in counted):
-        means = (_weighted_sum(counted, end) / n for end in ("value", "low", "high"))
-        return replace(total, n=n, hits=None, value=next(means), low=next(means), high=next(means))
+        # Sums of bounds bound the sum of values.
+        value, low, high = (
+            float(sum((row.n or 0) * getattr(row, end) for row in counted)) / n
+            for end in ("value", "low", "high")
+        )
+        return replace(total, n=n, hits=None, value=value, low=low, high=high)
     hits = sum(row.hits or 0 for row in counted)
     rate = wilson(hits, n)
     return replace(total, value=rate.value, low=rate.low, high=rate.high, n=n, hits=hits)
-
-
-def _no_number(row: Measurement) -> bool:
-    return not row.n or row.value is None or row.low is None or row.high is None
-
-
-def _weighted_sum(rows: Sequence[Measurement], end: str) -> float:
-    """Return the n-weighted sum of values or bounds: sums of bounds bound the sum of values."""
-    return float(sum((row.n or 0) * getattr(row, end) for row in rows))
-
-
-def _as_label(row: Row) -> Row:
-    scope = {key: value for key, value in row["scope"].items() if key != "category"}
-    return {**row, "scope": {**scope, "label": row["scope"]["category"]}}
 
 
 def _as_categories(table: Table) -> Table:

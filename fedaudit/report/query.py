@@ -1,15 +1,17 @@
 """Finding one's way among the measurements of a report: which belong together, in which order."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from fedaudit.api.kind import SWEPT
-from fedaudit.api.records import Severity
+from fedaudit.api.records import Measurement, Severity
 from fedaudit.api.target_sets import ALL, DISJOINT, EXCLUSIVE
 from fedaudit.report.attribution_parts import attribution_part
 
 Row = Mapping[str, Any]
 """A measurement of a report.json."""
+Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 """The severities of findings, worst first."""
@@ -104,25 +106,30 @@ def strongest_total(rows: Sequence[Row]) -> Row | None:
 
 def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
     """Return the row of `source` to compare `row` with; the scope of that row may be wider."""
-    fits = [
-        candidate
-        for candidate in rows
-        if candidate["plugin"] == row["plugin"]
-        and candidate["scope"].get("source") == source
-        and _covers(candidate["scope"], row["scope"], but="source")
-    ]
-    return max(fits, key=lambda r: len(r["scope"]), default=None)
+    return _nearest((r for r in rows if r["scope"].get("source") == source), row, but="source")
 
 
 def companion_row(report: Row, row: Row, metric: str) -> Row | None:
     """Return the most specific measurement of `metric` for the subject of `row`."""
-    fits = [
+    return _nearest((r for r in report["measurements"] if r["metric"] == metric), row)
+
+
+def _nearest(rows: Iterable[Row], row: Row, but: str = "") -> Row | None:
+    """Return the most specific of an attack's rows whose scope, `but` for one key, covers `row`."""
+    scope = row["scope"]
+    fits = (
         candidate
-        for candidate in report["measurements"]
-        if (candidate["plugin"], candidate["metric"]) == (row["plugin"], metric)
-        and _covers(candidate["scope"], row["scope"])
-    ]
-    return max(fits, key=lambda r: len(r["scope"]), default=None)
+        for candidate in rows
+        if candidate["plugin"] == row["plugin"]
+        and all(key == but or scope.get(key) == v for key, v in candidate["scope"].items())
+    )
+    return max(fits, key=lambda candidate: len(candidate["scope"]), default=None)
+
+
+def same_scope_row(rows: Iterable[Row], row: Row, metric: str, **changes: object) -> Row | None:
+    """Return the first row of `metric` that has the scope of `row`, but for `changes`."""
+    scope = {**row["scope"], **changes}
+    return next((r for r in rows if r["metric"] == metric and r["scope"] == scope), None)
 
 
 def guessing_accuracy(report: Row, row: Row) -> float | None:
@@ -141,12 +148,22 @@ def guessing_accuracy(report: Row, row: Row) -> float | None:
     return max(rates, default=None)
 
 
+def scope_but(row: Row, *keys: str) -> dict[str, Any]:
+    """Return a measurement's scope without some keys."""
+    return {key: value for key, value in row["scope"].items() if key not in keys}
+
+
+def group_by(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, list[Value]]:
+    """Return values by their key, in the order in which the keys come first."""
+    groups: dict[Key, list[Value]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
+
+
 def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return measurements by the attack that made them, in the order of the report."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["plugin"], []).append(row)
-    return groups
+    return group_by(rows, lambda row: str(row["plugin"]))
 
 
 def inference_rows(report: Row, *, labelled: bool) -> list[Row]:
@@ -156,13 +173,13 @@ def inference_rows(report: Row, *, labelled: bool) -> list[Row]:
         for row in report["measurements"]
         if row["metric"] in INFERENCE and ("label" in row["scope"]) == labelled
     ]
-    rows.sort(key=lambda row: _rank(row, "source"))
-    return sorted(rows, key=lambda row: (_candidates(row), str(row["scope"].get("label", ""))))
 
+    def place(row: Row) -> tuple[int, str, int]:
+        count = row["scope"].get("candidates")
+        label = str(row["scope"].get("label", ""))
+        return count if isinstance(count, int) else 0, label, _rank(row, "source")
 
-def _candidates(row: Row) -> int:
-    count = row["scope"].get("candidates")
-    return count if isinstance(count, int) else 0
+    return sorted(rows, key=place)
 
 
 def utility(report: Row) -> list[Row]:
@@ -236,6 +253,21 @@ def scope_words(key: str, value: object) -> str:
     return f"{value} {key}" if key in COUNTED else f"{key} {value}"
 
 
+def row_name(row: Measurement, *hidden: str) -> str:
+    """Return in words which attack measured a row, and its scope without source and `hidden`."""
+    entries = [(k, v) for k, v in row.scope.items() if k not in ("source", *hidden)]
+    where = ", ".join(scope_words(key, value) for key, value in entries)
+    return f"{row.plugin} ({where})" if where else row.plugin
+
+
+def rows_like(
+    row: Measurement, rows: Iterable[Measurement], metric: str = "", **changes: object
+) -> list[Measurement]:
+    """Return an attack's rows of a metric with the scope of `row`, both but for changes."""
+    names, scope = (row.plugin, metric or row.metric), {**row.scope, **changes}
+    return [r for r in rows if (r.plugin, r.metric) == names and dict(r.scope) == scope]
+
+
 def scope_text(row: Row, keys: Iterable[str]) -> str:
     """Return the given keys of a measurement's scope in words: `budget 100, victim c1`."""
     scope = row["scope"]
@@ -270,10 +302,6 @@ def missing_reasons(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return why rows without a value have none, each reason once."""
     reasons = (row["reason"] for row in rows if row["value"] is None)
     return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in reasons))
-
-
-def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any], but: str = "") -> bool:
-    return all(key == but or narrow.get(key) == value for key, value in wide.items())
 
 
 def _rank(row: Row, key: str) -> int:

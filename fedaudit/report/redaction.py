@@ -148,10 +148,12 @@ def make_visible(text: str) -> str:
     first character. Markup such as HTML or Markdown is left alone: escaping it is the
     renderer's task.
     """
-    text = _WORKFLOW_COMMAND.sub(_spell_out, text)
+    text = _WORKFLOW_COMMAND.sub(lambda match: f"\\x{ord(match[0][0]):x}{match[0][1:]}", text)
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(char) if is_hidden(char) else char for char in text)
+    return "".join(
+        char.encode("unicode_escape").decode("ascii") if is_hidden(char) else char for char in text
+    )
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -165,17 +167,9 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _spell_out(match: re.Match[str]) -> str:
-    return f"\\x{ord(match[0][0]):x}{match[0][1:]}"
-
-
 def is_hidden(char: str) -> bool:
     """Tell whether `char` is invisible or has an effect other than showing a character."""
     if char.isprintable():
         return _INVISIBLE.match(char) is not None
     # isprintable() is also False of the no-break and the ideographic space, which are harmless
     return unicodedata.category(char) != "Zs"
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.errors import ResultError
@@ -15,14 +15,13 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
 from fedaudit.report.document import schema_violation, to_plain
+from fedaudit.report.query import SEVERITIES
 from fedaudit.report.redaction import MASK_FIELDS
 
 TEXT = "text"
 """The field of the evidence that holds the leaked text."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 """The form of the name of a kind or a metric."""
-
-SEVERITIES = get_args(get_type_hints(Finding)["severity"])
 
 
 def check_result(plugin: str, result: object) -> Result:

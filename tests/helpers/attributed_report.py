@@ -11,7 +11,7 @@ from rich.console import Console
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import terminal
-from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.attribution import attribution
 
 THRESHOLD = 4.0
 ROUNDS = (1, 2, 3, 4, 5)

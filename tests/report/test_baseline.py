@@ -18,7 +18,7 @@ from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
 from fedaudit.report.baseline import check_comparable, compare_with_baseline
 from fedaudit.report.document import validate
-from fedaudit.report.tables.comparison.baseline import baseline_tables
+from fedaudit.report.tables.comparison import baseline_tables
 
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 

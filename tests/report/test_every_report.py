@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
-from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.verdict.policy import verdict
 
 attributed, gated = attributed_report, gated_report

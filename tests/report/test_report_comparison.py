@@ -13,7 +13,7 @@ from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.renderers import comparison
-from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
+from fedaudit.report.tables.comparison import change_sentence, comparison_tables
 
 
 def report(rows=None, leaks=(), **changes):

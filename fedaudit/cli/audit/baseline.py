@@ -28,7 +28,7 @@ def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "Basel
     from fedaudit.cli.console import console
     from fedaudit.report.baseline import compare_with_baseline
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.report.tables.comparison.baseline import baseline_tables
+    from fedaudit.report.tables.comparison import baseline_tables
 
     comparison = compare_with_baseline(baseline, report)
     print_tables(baseline_tables(comparison), console())

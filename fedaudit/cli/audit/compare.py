@@ -40,7 +40,7 @@ def compare(
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers import comparison as comparison_page
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
+    from fedaudit.report.tables.comparison import change_sentence, comparison_tables
     from fedaudit.system.outputs import COMPARISON, COMPARISON_PAGE, check_output, write_output
 
     if page is not None:

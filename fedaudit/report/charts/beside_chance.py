@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fedaudit.report import query
+from fedaudit.report.charts.line_plot import shorten_name
 from fedaudit.report.checklist.attackers import headline_totals
 from fedaudit.report.checklist.brief import is_one_of, kind_name, measurements_judged
 from fedaudit.report.number_format import format_rate, is_rate, percent
@@ -118,7 +119,6 @@ def _attacks(report: Row, failed: Sequence[Row]) -> Iterator[Bar]:
 
 
 def _has_pairs(group: Sequence[Row]) -> bool:
-    """Tell whether rows are of several pairs of attacker and victim."""
     return any("attacker" in row["scope"] for row in group)
 
 
@@ -130,15 +130,13 @@ def _kinds(report: Row, failed: Sequence[Row]) -> Iterator[Bar]:
             continue
         rows = grouping.single_group(group) if grouping.has_many_lines(group) else group
         best = [row for row in query.largest_label_rows(rows) if _is_share(row)]
-        names = [kind_name(str(row["scope"]["label"])) for row in best]
         labels = [str(row["scope"]["label"]) for row in best]
+        names = [*map(kind_name, labels)]
         named = [
-            name if names.count(name) == 1 else f"{name} ({label})"
-            for name, label in zip(names, labels, strict=True)
+            (row, name if names.count(name) == 1 else f"{name} ({label})")
+            for row, name, label in zip(best, names, labels, strict=True)
         ]
-        bars = [
-            _bar(report, row, rows, name, failed) for row, name in zip(best, named, strict=True)
-        ]
+        bars = [_bar(report, row, rows, name, failed) for row, name in named]
         yield from _headed(f"By kind of data, {plugin}", bars)
 
 
@@ -157,9 +155,8 @@ def _bar(report: Row, row: Row, group: Sequence[Row], name: str, failed: Sequenc
     guessing = query.guessing_accuracy(report, row) if row["metric"] in query.INFERENCE else None
     chance = control["value"] if control is not None else guessing
     marks = (("base", None if base is None else base["value"]), ("control", chance))
-    visible = make_visible(name)
     return Bar(
-        name=visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…",
+        name=shorten_name(name, MOST_LETTERS),
         caption=format_rate(row),
         value=row["value"],
         low=row["low"] if row["high"] is not None else None,

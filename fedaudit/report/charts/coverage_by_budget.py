@@ -1,11 +1,11 @@
 """What smaller budgets would have found, as curves: coverage, and what each query finds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
-from fedaudit.report.tables.extraction.budget import TITLES, sweeps
+from fedaudit.report.tables.sweeps import TITLES, sweeps
 
 COLORS = ("bad", "blue", "good", "open", "violet", "gray")
 """One for each curve of a figure, in the order of the report."""
@@ -26,6 +26,20 @@ def figures(report: Row) -> list[LinePlot]:
     ]
 
 
+def interval_lines(series: Iterable[tuple[str, Sequence[tuple[int, Row]]]]) -> tuple[Line, ...]:
+    """Return a line of its own color for each name, through measurements at places."""
+    return tuple(
+        Line(
+            name=name,
+            points=tuple((place, row["value"]) for place, row in points),
+            intervals=tuple((row["low"], row["high"]) for _, row in points),
+            color=color,
+        )
+        for (name, points), color in zip(series, COLORS, strict=False)
+        if points
+    )
+
+
 def _figure(title: str, series: Sequence[tuple[str, Sequence[Row]]], note: str) -> LinePlot:
     every = [row for _, rows in series for row in rows]
     rate = every[0]["metric"] == "coverage"
@@ -34,15 +48,8 @@ def _figure(title: str, series: Sequence[tuple[str, Sequence[Row]]], note: str) 
     return LinePlot(
         title=title,
         note=note,
-        lines=tuple(
-            Line(
-                name=name,
-                points=tuple((row["scope"]["budget"], row["value"]) for row in rows),
-                intervals=tuple((row["low"], row["high"]) for row in rows),
-                color=color,
-            )
-            for (name, rows), color in zip(series, COLORS, strict=False)
-            if rows
+        lines=interval_lines(
+            (name, [(row["scope"]["budget"], row) for row in rows]) for name, rows in series
         ),
         low=0.0,
         high=highest or max(row["high"] for row in every) or 1.0,

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedaudit.report.charts.line_plot import shorten_name
 from fedaudit.report.charts.svg import THEME, inline_svg, new_axes
 from fedaudit.report.kinds.memorization import ALL, category, client_in_scope, rows, source_of
 from fedaudit.report.number_format import percent
-from fedaudit.report.query import Row
+from fedaudit.report.query import Row, group_by
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import NONE
@@ -59,18 +60,17 @@ class HeatMap:
 
 def heat_maps(report: Row) -> list[HeatMap]:
     """Return the map of the tuned model's pairs, one for each variant."""
-    groups: dict[str, dict[tuple[str, str], Row]] = {}
-    for row in rows(report, "mr_pair"):
-        if category(row) == ALL and source_of(row) == "tuned":
-            groups.setdefault(grouping.variant_of(row), {}).setdefault(_pair(row), row)
-    return [_map(name, [*pairs.values()]) for name, pairs in groups.items()][:MOST_MAPS]
+    tuned = [r for r in rows(report, "mr_pair") if category(r) == ALL and source_of(r) == "tuned"]
+    groups = group_by(tuned, grouping.variant_of)
+    return [_map(name, pairs) for name, pairs in groups.items()][:MOST_MAPS]
 
 
 def _pair(row: Row) -> tuple[str, str]:
     return client_in_scope(row, "attacker"), client_in_scope(row, "victim")
 
 
-def _map(variant: str, pairs: Sequence[Row]) -> HeatMap:
+def _map(variant: str, every: Sequence[Row]) -> HeatMap:
+    pairs = [*{_pair(row): row for row in reversed(every)}.values()][::-1]
     names = list(dict.fromkeys(name for i in (0, 1) for row in pairs for name in [_pair(row)[i]]))
     hidden_count = len(names) - MOST_CLIENTS
     places = {name: i for i, name in enumerate(names[:MOST_CLIENTS])}
@@ -91,10 +91,5 @@ def _map(variant: str, pairs: Sequence[Row]) -> HeatMap:
             for row in inside
             for attacker, victim in [_pair(row)]
         ),
-        names=tuple(_short(name) for name in places),
+        names=tuple(shorten_name(name, LETTERS) for name in places),
     )
-
-
-def _short(name: str) -> str:
-    name = make_visible(name)
-    return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"

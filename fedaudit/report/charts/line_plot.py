@@ -133,10 +133,10 @@ def _name_lines(axes: "Axes", plot: LinePlot, height: float) -> None:
         )
 
 
-def shorten_name(name: str) -> str:
+def shorten_name(name: str, most: int = MOST_LETTERS) -> str:
     """Return a name for a picture: visible characters only, cut to the available room."""
     visible = make_visible(name)
-    return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"
+    return visible if len(visible) <= most else f"{visible[: most - 1]}…"
 
 
 def spread_labels(ideal_heights: Sequence[float], low: float, high: float) -> list[float]:

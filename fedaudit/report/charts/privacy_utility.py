@@ -7,7 +7,7 @@ from fedaudit.report.charts import z_by_round
 from fedaudit.report.charts.line_plot import Line, LinePlot, Point
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
-from fedaudit.report.tables.comparison import tradeoffs
+from fedaudit.report.tables import tradeoffs
 from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
 from fedaudit.report.tables.table import NONE, build_table
 

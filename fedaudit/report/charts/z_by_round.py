@@ -7,7 +7,7 @@ from fedaudit.api.kind import Table
 from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.query import Row
-from fedaudit.report.tables.attribution.clients import client_tests, format_z
+from fedaudit.report.tables.attribution import client_tests, format_z
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import build_table
 from fedaudit.report.verdict import attribution
@@ -66,7 +66,6 @@ def figures(report: Row) -> list[LinePlot]:
 
 
 def _limits(decided: Iterable[attribution.TestedClient]) -> list[float]:
-    """Return the lowest and the highest threshold of the clients."""
     thresholds = [test.threshold for test in decided if test.threshold is not None]
     return sorted({min(thresholds), max(thresholds)}) if thresholds else []
 
@@ -137,12 +136,12 @@ def _figure(
     )
 
 
-def shown_rounds(rounds: Sequence[int]) -> list[int]:
-    """Return as many rounds as there is room for, spread evenly from the first to the last."""
-    if len(rounds) <= MOST_ROUNDS:
+def shown_rounds(rounds: Sequence[int], most: int = MOST_ROUNDS) -> list[int]:
+    """Return at most `most` rounds (two at least), spread evenly from the first to the last."""
+    if len(rounds) <= most:
         return list(rounds)
-    step = (len(rounds) - 1) / (MOST_ROUNDS - 1)
-    return [rounds[round(index * step)] for index in range(MOST_ROUNDS)]
+    steps = (round(index * (len(rounds) - 1) / (most - 1)) for index in range(most))
+    return [rounds[step] for step in steps]
 
 
 def _table(name: str, client_series: Sequence[Series]) -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedaudit.report import query
-from fedaudit.report.number_format import format_measurement, format_rate, is_rate
+from fedaudit.report.number_format import first_of, format_measurement, format_rate, is_rate
 from fedaudit.report.query import Row
 
 MOST_ROWS = 4
@@ -30,9 +30,7 @@ def missing_reason(report: Row, name: str) -> str:
 
 def results_text(rows: Sequence[Row]) -> str:
     """Return the first measurements in words, and how many more there are."""
-    results = [f"{_name(row)} {result(row)}" for row in rows[:MOST_ROWS]]
-    remaining = len(rows) - MOST_ROWS
-    return "; ".join([*results, *([f"and {remaining:,} more"] if remaining > 0 else [])]) + "."
+    return "; ".join(first_of([f"{_name(row)} {result(row)}" for row in rows], MOST_ROWS)) + "."
 
 
 def _name(row: Row) -> str:

@@ -19,7 +19,7 @@ from fedaudit.report.checklist.attackers import (
 )
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
-from fedaudit.report.number_format import number, percent
+from fedaudit.report.number_format import first_of, number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variants_of
 from fedaudit.report.text.searched_kinds import Unsearched, unsearched
@@ -85,7 +85,9 @@ def brief(report: Row, owned: ReportOwner = NOT_OWNED) -> list[Fact]:
         }
         if any(row["kind"] == "attribution" for row in report["measurements"]):
             answers["Which parties trained on marked documents"] = _flagged(report)
-    answers["Valid until"] = iter([_valid(owned)])
+    answers["Valid until"] = iter(
+        [f"{in_words(owned.expires)}. {UNTIL}" if owned.expires else UNTIL]
+    )
     return [Fact(question, lines) for question, found in answers.items() if (lines := (*found,))]
 
 
@@ -119,11 +121,8 @@ def _how_many(report: Row) -> Iterator[str]:
     failed = measurements_judged(report, "fail")
     if people:
         worst = max(people, key=lambda row: row["value"])
-        doubt = (
-            ""
-            if worst["plugin"] in {m["plugin"] for m in failed} or not worst["value"]
-            else BY_CHANCE
-        )
+        proven = worst["plugin"] in {m["plugin"] for m in failed} or not worst["value"]
+        doubt = "" if proven else BY_CHANCE
         yield f"{_of_n(worst, worst['value'])} people are exposed{doubt}."
     else:
         yield leaks.uncounted(report)
@@ -283,10 +282,5 @@ def _flagged(report: Row) -> Iterator[str]:
         yield f"None of {len(clients):,} that were tested."
 
 
-def _valid(owned: ReportOwner) -> str:
-    return f"{in_words(owned.expires)}. {UNTIL}" if owned.expires else UNTIL
-
-
 def _list(names: list[str], separator: str = ", ") -> str:
-    remaining = len(names) - MOST
-    return separator.join([*names[:MOST], *([f"{remaining:,} more"] if remaining > 0 else [])])
+    return separator.join(first_of(names, MOST, "{:,} more"))

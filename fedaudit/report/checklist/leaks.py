@@ -127,10 +127,9 @@ def severity(report: Row) -> Table:
 
     A label is counted as its kind in the taxonomy; labels outside it keep their names.
     """
-    lines = [_line(*key, findings) for key, findings in _kinds(report).items()]
-    lines.sort(
-        key=lambda line: (not special(line[0]), *(-_count(cell) for cell in line[3:7]), line[:2])
-    )
+    kinds = [(key, _counts(findings), findings) for key, findings in _kinds(report).items()]
+    kinds.sort(key=lambda kind: (not special(kind[0][0]), *(-n for n in kind[1]), kind[0]))
+    lines = [_line(*key, counts, findings) for key, counts, findings in kinds]
     columns = ("kind", "how", "GDPR", "high", "medium", "low", "not verified", "by")
     table = Table(
         title="Severity by kind, of what was found",
@@ -170,20 +169,19 @@ def _tells_apart(row: Row) -> bool:
     return row["metric"] in query.INFERENCE if kind is None else kind.discloses is False
 
 
-def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
+def _counts(findings: Sequence[Row]) -> list[int]:
+    """Return how many strings there are of each severity, each at its worst."""
     worst: dict[str, int] = {}
     for finding in findings:
         key = identity(finding)
         worst[key] = min(worst.get(key, len(SEVERITIES)), SEVERITIES.index(finding["severity"]))
-    counts = (sum(level == index for level in worst.values()) for index in range(len(SEVERITIES)))
-    plugins = sorted(set(map(attack_of, findings)))
+    return [sum(level == index for level in worst.values()) for index in range(len(SEVERITIES))]
+
+
+def _line(name: str, mode: str, counts: Sequence[int], findings: list[Row]) -> tuple[str, ...]:
     cells = (f"{n:,}" if n else NONE for n in counts)
     protection = NOT_SEARCHED if name in PASSAGES else special(name) or NONE
-    return (name, mode, protection, *cells, ", ".join(plugins))
-
-
-def _count(cell: str) -> int:
-    return 0 if cell == NONE else int(cell.replace(",", ""))
+    return (name, mode, protection, *cells, ", ".join(sorted(set(map(attack_of, findings)))))
 
 
 def special(kind: str) -> str:

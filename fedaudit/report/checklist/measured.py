@@ -14,7 +14,7 @@ from fedaudit.report.checklist.answer import (
 from fedaudit.report.checklist.attackers import attack_class, headline_totals
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row
-from fedaudit.report.tables.extraction.untargeted import leaking_answer_rows
+from fedaudit.report.tables.extraction import leaking_answer_rows
 
 
 def direct(report: Row) -> Answer:

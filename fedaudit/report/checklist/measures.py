@@ -6,7 +6,8 @@ from typing import NamedTuple
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.measured import defence
 from fedaudit.report.kinds.registry import kinds_of
-from fedaudit.report.query import Row
+from fedaudit.report.number_format import first_of
+from fedaudit.report.query import Row, group_by
 from fedaudit.report.verdict.recheck import judgements, recheck
 
 DISCLOSED = ("leak", "kind", "completion", "gate")
@@ -44,7 +45,9 @@ def _of_failures(report: Row) -> Iterator[RecommendedMeasure]:
     told = {rule for k in kinds_of(report) if k.discloses is False for rule in k.rules}
     grave = [j for j in failed if j["rule"] in disclosed | told | {*RECOGNISED}]
     if grave:
-        yield RecommendedMeasure(f"Withhold{_release(report)}.", _reasons(grave))
+        declared = (report.get("context") or {}).get("release")
+        what = f"release that was declared ({declared})" if declared else "model"
+        yield RecommendedMeasure(f"Withhold the {what}.", _reasons(grave))
         yield RecommendedMeasure(
             "Retrain with a defence, and audit again before release.", _of_defence(report)
         )
@@ -85,11 +88,6 @@ def _of_passes(report: Row) -> Iterator[RecommendedMeasure]:
         )
 
 
-def _release(report: Row) -> str:
-    declared = (report.get("context") or {}).get("release")
-    return f" the release that was declared ({declared})" if declared else " the model"
-
-
 def _of_defence(report: Row) -> str:
     if defenses := report.get("defenses"):
         return f"Trained again under defences: {' '.join(defenses['recommendations'])}"
@@ -113,13 +111,9 @@ def _came_out(report: Row) -> str:
 
 def _reasons(selected: list[Row]) -> str:
     """Return one reason per rule and attack, the number of similar ones, and how many are left."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for judgement in selected:
-        plugin = (judgement["measurement"] or {}).get("plugin", "")
-        groups.setdefault((judgement["rule"], plugin), []).append(judgement["reason"])
+    groups = group_by(selected, lambda j: (j["rule"], (j["measurement"] or {}).get("plugin", "")))
     texts = [
-        reasons[0] + (f" ({len(reasons) - 1:,} more like it.)" if len(reasons) > 1 else "")
-        for reasons in groups.values()
+        group[0]["reason"] + (f" ({len(group) - 1:,} more like it.)" if len(group) > 1 else "")
+        for group in groups.values()
     ]
-    remaining = len(texts) - MAX_TEXTS
-    return " ".join([*texts[:MAX_TEXTS], *([f"And {remaining:,} more."] if remaining > 0 else [])])
+    return " ".join(first_of(texts, MAX_TEXTS, "And {:,} more."))

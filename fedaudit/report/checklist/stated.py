@@ -4,7 +4,7 @@ from fedaudit.api.kind import Answer
 from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import DECLARED, headline_totals, unmeasured
 from fedaudit.report.query import Row
-from fedaudit.report.tables.extraction.evidence import detectable_text
+from fedaudit.report.tables.evidence import detectable_text
 
 NO_COVERAGE = "The report has no coverage: it is of one attack, not of `fedaudit audit`."
 FOUND = "The verdict is fail: how small a leak would have been missed is not the question."

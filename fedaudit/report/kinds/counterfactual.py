@@ -4,9 +4,16 @@ from collections.abc import Sequence
 
 from fedaudit.api.kind import Kind, Row, Table
 from fedaudit.report import query
-from fedaudit.report.number_format import format_measurement, number
-from fedaudit.report.query import SETS, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
+from fedaudit.report.number_format import count, format_measurement
+from fedaudit.report.query import SETS, common_scope, missing_reasons, same_scope_row
+from fedaudit.report.tables.table import (
+    NONE,
+    build_table,
+    cell_of,
+    common_note,
+    display_name,
+    value_text,
+)
 
 MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
 SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "control": "nobody's"}
@@ -31,13 +38,17 @@ class Counterfactual(Kind):
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
     means = [row for row in rows if row["metric"] == METRICS[0]]
     shared, scopes = common_scope(means)
+
+    def beside(row: Row, metric: str, **changes: str) -> str:
+        return cell_of(same_scope_row(rows, row, metric, **changes), value_text)
+
     cells = [
         {
             "of": _strings(row, scope),
-            "n": NONE if row["n"] is None else f"{row['n']:,}",
-            **{name: _matching_value(row, rows, source) for source, name in SOURCES.items()},
+            "n": count(row),
+            **{name: beside(row, METRICS[1], source=key) for key, name in SOURCES.items()},
             MEMORIZED: format_measurement(row) if row["value"] is not None else NONE,
-            P: _p_value(row, rows),
+            P: beside(row, "p_value", test="counterfactual"),
         }
         for row, scope in zip(means, scopes, strict=True)
     ]
@@ -65,16 +76,3 @@ def _strings(row: Row, scope: str) -> str:
     given = row["scope"]
     kind = given.get("label") or (display_name(SETS, given["set"]) if "set" in given else "")
     return ", ".join(filter(None, (kind, scope))) or "all"
-
-
-def _matching_value(row: Row, rows: Sequence[Row], source: str) -> str:
-    """Return the mean of one source for the same strings as `row`."""
-    scope = {**row["scope"], "source": source}
-    match = next((r for r in rows if r["metric"] == "mean_chance" and r["scope"] == scope), None)
-    return NONE if match is None else number(match["value"])
-
-
-def _p_value(row: Row, rows: Sequence[Row]) -> str:
-    scope = {**row["scope"], "test": "counterfactual"}
-    match = next((r for r in rows if r["metric"] == "p_value" and r["scope"] == scope), None)
-    return NONE if match is None else number(match["value"])

@@ -8,8 +8,7 @@ from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.checklist.answer import MOST_ROWS, measured_rows, results_text
 from fedaudit.report.number_format import format_measurement, number
-from fedaudit.report.query import missing_reasons
-from fedaudit.report.tables.table import NONE, build_table
+from fedaudit.report.tables.table import NONE, cell_of, row_table, value_text
 
 SOURCES = {
     "tuned": "audited",
@@ -79,31 +78,25 @@ class Epsilon(Kind):
         """Return the table of the bounds, a line for each model, position and test."""
         rows = self.rows(report)
         bounds = [row for row in rows if row["metric"] == "epsilon_low"]
-        cells = [
-            {
-                "model": SOURCES.get(str(row["scope"].get("source")), NONE),
-                "seen as": str(row["scope"].get("position", NONE)),
-                "test": _test(row),
-                "right": _right(row),
-                "AUC [95 %]": _area(row, rows),
-                "epsilon at least": number(row["value"]),
-                "at most provable": _cap(row, rows),
-                "claimed": NONE if row["baseline"] is None else number(row["baseline"]),
-            }
-            for row in bounds
-        ]
-        if not cells:
-            return []
-        columns = tuple(cells[0])
-        return [
-            build_table(
-                "Claimed epsilon",
-                cells,
-                columns,
-                numeric=columns[3:],
-                notes=(*_unit(bounds[0]), *missing_reasons(bounds)),
-            )
-        ]
+        caps = {
+            row["scope"].get("estimator"): number(row["value"])
+            for row in reversed(rows)
+            if row["metric"] == "epsilon_cap"
+        }
+        columns = {
+            "model": lambda row: SOURCES.get(str(row["scope"].get("source")), NONE),
+            "seen as": lambda row: str(row["scope"].get("position", NONE)),
+            "test": _test,
+            "right": _right,
+            "AUC [95 %]": lambda row: cell_of(_area(row, rows), format_measurement),
+            "epsilon at least": value_text,
+            "at most provable": lambda row: caps.get(row["scope"].get("estimator"), NONE),
+            "claimed": lambda row: NONE if row["baseline"] is None else number(row["baseline"]),
+        }
+        numeric = tuple(columns)[3:]
+        notes = _unit(bounds[0]) if bounds else ()
+        table = row_table("Claimed epsilon", bounds, columns, numeric=numeric, notes=notes)
+        return [table] if bounds else []
 
     def answer(self, report: Row) -> Answer:
         """Answer whether a claim of differential privacy is true."""
@@ -159,7 +152,6 @@ def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
 
 
 def _highest_bound(rows: Sequence[Measurement], source: str) -> float | None:
-    """Return a source's highest lower bound on epsilon; None if there is none."""
     bounds = [row for row in rows if row.metric == "epsilon_low"]
     return max(
         (row.value or 0.0 for row in bounds if row.scope.get("source") == source), default=None
@@ -185,19 +177,9 @@ def _right(row: Row) -> str:
     return f"{scope['correct']} / {scope['guesses']}" if "guesses" in scope else NONE
 
 
-def _area(row: Row, rows: Sequence[Row]) -> str:
+def _area(row: Row, rows: Sequence[Row]) -> Row | None:
     scope = {key: row["scope"].get(key) for key in ("source", "position", "client")}
-    match = next((r for r in rows if r["metric"] == "auc" and r["scope"] == scope), None)
-    return NONE if match is None else format_measurement(match)
-
-
-def _cap(row: Row, rows: Sequence[Row]) -> str:
-    test = row["scope"].get("estimator")
-    match = next(
-        (r for r in rows if r["metric"] == "epsilon_cap" and r["scope"].get("estimator") == test),
-        None,
-    )
-    return NONE if match is None else number(match["value"])
+    return next((r for r in rows if r["metric"] == "auc" and r["scope"] == scope), None)
 
 
 def _unit(row: Row) -> list[str]:

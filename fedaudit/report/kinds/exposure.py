@@ -1,16 +1,22 @@
 """Canaries: whether training gave planted secrets away."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from fedaudit.api.kind import Answer, Judgement, Kind, Question, Row, Table
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.checklist.answer import MOST_ROWS, measured_rows, results_text
-from fedaudit.report.number_format import as_percent, format_hits, format_measurement, number
-from fedaudit.report.query import SOURCES, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
+from fedaudit.report.number_format import (
+    as_percent,
+    count,
+    format_hits,
+    format_measurement,
+    number,
+)
+from fedaudit.report.query import same_scope_row
+from fedaudit.report.tables.table import NONE, cell_of, model_name, row_table, value_text
 
 MEAN, FIRST = "exposure [95 %]", "first of all"
 SHOWN_KEYS = ("source", "times", "estimator", "space")
@@ -90,32 +96,29 @@ class Exposure(Kind):
         """Return the table of mean exposures, a line for each multiplicity, model and estimator."""
         rows = self.rows(report)
         means = [row for row in rows if row["metric"] == "exposure"]
-        shared, scopes = common_scope(means, hidden=SHOWN_KEYS)
-        estimators = {str(row["scope"].get("estimator", NONE)) for row in means}
-        cells = [
-            {
-                "model": display_name(SOURCES, row["scope"].get("source")),
-                "planted": _planted(row),
-                "n": NONE if row["n"] is None else f"{row['n']:,}",
-                "by": str(row["scope"].get("estimator", NONE)) if len(estimators) > 1 else "",
-                MEAN: format_measurement(row),
-                "chance": NONE if row["chance"] is None else number(row["chance"]),
-                FIRST: _matching_value(row, rows, "maximal_exposure"),
-                "p": _matching_value(row, rows, "p_value"),
-                "where": scope,
-            }
-            for row, scope in zip(means, scopes, strict=True)
-        ]
-        numeric = ("n", MEAN, "chance", FIRST, "p")
-        table = build_table(
+        estimators = {_estimator(row) for row in means}
+
+        def beside(metric: str, spelt: Callable[[Row], str]) -> Callable[[Row], str]:
+            return lambda row: cell_of(same_scope_row(rows, row, metric), spelt)
+
+        table = row_table(
             "Exposure of canaries",
-            cells,
-            numeric=numeric,
+            means,
+            {
+                "model": model_name,
+                "planted": _planted,
+                "n": count,
+                "by": lambda row: _estimator(row) if len(estimators) > 1 else "",
+                MEAN: format_measurement,
+                "chance": lambda row: NONE if row["chance"] is None else number(row["chance"]),
+                FIRST: beside("maximal_exposure", format_hits),
+                "p": beside("p_value", value_text),
+            },
+            numeric=("n", MEAN, "chance", FIRST, "p"),
+            hidden=SHOWN_KEYS,
             notes=(
                 "In bits: 1 more means that half as many secrets are at least as likely.",
                 *_ranked_among(means),
-                *common_note(shared),
-                *missing_reasons(means),
             ),
         )
         return [table] if means else []
@@ -182,9 +185,5 @@ def _planted(row: Row) -> str:
     return NONE if times is None else "never" if times == 0 else f"{times}x"
 
 
-def _matching_value(row: Row, rows: Sequence[Row], metric: str) -> str:
-    """Return the number of `metric` for the same secrets as `row`."""
-    match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
-    if match is None:
-        return NONE
-    return format_hits(match) if metric == "maximal_exposure" else number(match["value"])
+def _estimator(row: Row) -> str:
+    return str(row["scope"].get("estimator", NONE))

@@ -9,15 +9,14 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.kinds.watch import (
     JUDGED_FPR,
     MIN_OTHERS,
-    UNSTATED,
     counted_units,
     range_text,
     rate_name,
     share_text,
-    states_bounds,
+    why_unjudged,
 )
 from fedaudit.report.number_format import as_percent, number, percent
-from fedaudit.report.query import missing_reasons
+from fedaudit.report.query import group_by, missing_reasons
 from fedaudit.report.tables.table import NONE, build_table
 from fedaudit.system.numbers import is_finite_number
 
@@ -145,15 +144,11 @@ class Forget(Kind):
 
 
 def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
-    by_model: dict[object, list[Measurement]] = {}
-    for row in rows:
-        by_model.setdefault(row.scope.get("model"), []).append(row)
+    by_model = group_by(rows, lambda row: str(row.scope.get("model")))
     after = by_model[AFTER]
-    if missing := next((row for row in after if row.value is None), None):
-        return Judgement("inconclusive", f"forget: {missing.reason}.", "forget", missing)
     strict = [row for row in after if row.scope.get("fpr") == JUDGED_FPR]
-    if not states_bounds(after, strict):
-        return Judgement("inconclusive", f"forget: {UNSTATED}.", "forget", after[0])
+    if unjudged := why_unjudged(Forget.name, after, strict):
+        return unjudged
     allowed, n = float(str(after[0].scope["limit"])), after[0].n or 0
     limit, of = f"no more than {as_percent(allowed)} left", counted_units(n, unit)
     most, widest = max(after, key=_low), strict[0]
@@ -204,23 +199,23 @@ def _judge_extractable(row: Measurement) -> Judgement:
     if not all(map(is_finite_number, (allowed, row.low, row.high))):
         reason = "forget: the row of records that come out does not state its limit or its bounds."
         return Judgement("inconclusive", reason, "forget", row)
-    limit = f"no more than {as_percent(float(str(allowed)))} come out"
     share = float(str(allowed))
+    text = f"{share_text(row.value, n)} of {of}"
+    status, reason = "pass", f"{text} come out word for word"
     if _low(row) > share:
-        reason = (
-            f"forget: {share_text(row.value, n)} of {of} still come out word for word,"
-            f" {share_text(row.low, n)} at least because they were trained on; your limit is"
-            f" {as_percent(share)}."
+        status, reason = (
+            "fail",
+            f"{text} still come out word for word, {share_text(row.low, n)} at least because they"
+            f" were trained on; your limit is {as_percent(share)}",
         )
-        return Judgement("fail", reason, "forget", row, limit)
-    if (row.high or 0.0) > share:
-        reason = (
-            f"forget: {share_text(row.value, n)} of {of} come out word for word, whether because"
-            f" they were trained on or not; your limit is {as_percent(share)}."
+    elif (row.high or 0.0) > share:
+        status, reason = (
+            "inconclusive",
+            f"{text} come out word for word, whether because they were trained on or not; your"
+            f" limit is {as_percent(share)}",
         )
-        return Judgement("inconclusive", reason, "forget", row, limit)
-    reason = f"forget: {share_text(row.value, n)} of {of} come out word for word."
-    return Judgement("pass", reason, "forget", row, limit)
+    limit = f"no more than {as_percent(share)} come out"
+    return Judgement(status, f"forget: {reason}.", "forget", row, limit)
 
 
 def _judge_residual(row: Measurement) -> Judgement:
@@ -283,10 +278,7 @@ def _residual_texts(report: Row) -> Iterator[str]:
 
 def _cells(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     """Yield the cells of a line for each model and what was counted, the model before first."""
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        key = (str(row["scope"].get("unit")), str(row["scope"].get("model")))
-        lines.setdefault(key, []).append(row)
+    lines = group_by(rows, lambda row: tuple(str(row["scope"].get(k)) for k in ("unit", "model")))
     for (unit, model), line in sorted(lines.items(), key=lambda one: one[0][1] != BEFORE):
         cells = {"model": model, "of": counted_units(line[0]["n"], unit)}
         for row in line:

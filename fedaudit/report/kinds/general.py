@@ -7,8 +7,8 @@ from fedaudit.report import query
 from fedaudit.report.checklist.answer import MOST_ROWS, results_text
 from fedaudit.report.kinds.registry import is_ours
 from fedaudit.report.number_format import count, format_measurement, number
-from fedaudit.report.query import missing_reasons, scope_text
-from fedaudit.report.tables.table import build_table
+from fedaudit.report.query import scope_text
+from fedaudit.report.tables.table import row_table
 
 MEASURED = "value [95 %]"
 
@@ -43,22 +43,18 @@ def answer_of(kind: Kind, report: Row) -> Answer:
 def _tables(kind: Kind, report: Row) -> Iterator[Table]:
     """Yield a table per attack with a line for each row."""
     for plugin, rows in query.by_plugin(kind.rows(report)).items():
-        cells = [
-            {
-                "metric": row["metric"].replace("_", " "),
-                "model": query.SOURCES.get(row["scope"].get("source"), ""),
-                "n": count(row),
-                MEASURED: format_measurement(row),
-                "chance": "" if row["chance"] is None else number(row["chance"]),
-                "where": scope_text(row, row["scope"].keys() - {"source"}),
-            }
-            for row in rows
-        ]
-        yield build_table(
+        yield row_table(
             f"{kind.title or kind.name}: {plugin}",
-            cells,
+            rows,
+            {
+                "metric": lambda row: row["metric"].replace("_", " "),
+                "model": lambda row: query.SOURCES.get(row["scope"].get("source"), ""),
+                "n": count,
+                MEASURED: format_measurement,
+                "chance": lambda row: "" if row["chance"] is None else number(row["chance"]),
+                "where": lambda row: scope_text(row, row["scope"].keys() - {"source"}),
+            },
             numeric=("n", MEASURED, "chance"),
-            notes=missing_reasons(rows),
         )
 
 

@@ -94,7 +94,7 @@ def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
     if row.value is None or row.low is None or not p_values.keys() >= TESTS:
         return None
     return Test(
-        inference.row_name(row),
+        query.row_name(row),
         max(p_values[name] for name in TESTS),
         inference.choice_text(row),
         "more than its base and guessing",

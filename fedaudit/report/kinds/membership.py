@@ -8,9 +8,9 @@ from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report import query
 from fedaudit.report.checklist.answer import MOST_ROWS, missing_reason, results_text
-from fedaudit.report.number_format import as_percent, format_measurement, number, percent
-from fedaudit.report.query import common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, build_table, common_note
+from fedaudit.report.number_format import as_percent, count, format_measurement, number, percent
+from fedaudit.report.query import common_scope, missing_reasons, scope_but
+from fedaudit.report.tables.table import NONE, build_table, common_note, row_table
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 
 FPR = 0.01
@@ -321,7 +321,8 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
     shared, _ = common_scope(tests)
     cells = []
     for test in tests:
-        gaps = [r for r in rows if r["metric"] == "score_gap" and _same_scope(r, test)]
+        gaps = [r for r in rows if r["metric"] == "score_gap"]
+        gaps = [row for row in gaps if scope_but(row, "round") == test["scope"]]
         totals = [row for row in gaps if "round" not in row["scope"]]
         cells += [
             {
@@ -353,33 +354,33 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
 def _usage(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the table of how much of the members' records was used, with a line an estimator."""
     shared, _ = common_scope(rows)
-    cells = [
-        {
-            "estimator": "DUCI" if row["scope"]["estimator"] == "duci" else "lower bound",
-            USED: NONE
-            if row["value"] is None
-            else format_measurement(row)
-            if row["scope"]["estimator"] == "duci"
-            else f"at least {round(row['value'] * row['n'])}",
-            "of": NONE if row["n"] is None else f"{row['n']:,}",
-        }
-        for row in rows
-    ]
-    return build_table(
+    return row_table(
         f"How much of the records was used: {plugin}",
-        cells,
+        rows,
+        {
+            "estimator": lambda row: "DUCI" if _is_duci(row) else "lower bound",
+            USED: _used,
+            "of": count,
+        },
         numeric=(USED, "of"),
         notes=(
             "The share of the members' records, or groups of records, that the model was trained "
             "on, if those left out are like the held-out ones.",
             *common_note(shared),
-            *missing_reasons(rows),
         ),
     )
 
 
-def _same_scope(row: Row, test: Row) -> bool:
-    return bool({k: v for k, v in row["scope"].items() if k != "round"} == test["scope"])
+def _is_duci(row: Row) -> bool:
+    return bool(row["scope"]["estimator"] == "duci")
+
+
+def _used(row: Row) -> str:
+    if row["value"] is None:
+        return NONE
+    if _is_duci(row):
+        return format_measurement(row)
+    return f"at least {round(row['value'] * row['n'])}"
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
@@ -405,18 +406,15 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
 
 
 def _cells(area: Row, rows: Sequence[Row]) -> Mapping[str, str]:
-    """Return what is known of the score that `area` is of."""
     cells = {
         "score": NAMES.get(str(area["scope"]["score"]), str(area["scope"]["score"])),
         AREA: format_measurement(area) if area["value"] is not None else NONE,
     }
     for row in rows:
-        if {k: v for k, v in row["scope"].items() if k != "fpr"} != area["scope"]:
+        if scope_but(row, "fpr") != area["scope"]:
             continue
         if row["metric"] == "balanced_accuracy":
             cells[BALANCED] = number(row["value"])
-        elif row["metric"] == "p_value":
-            pass
         elif row["metric"] == "tpr":
             title = f"TPR at {percent(row['scope']['fpr'])}"
             cells[title] = format_measurement(row) if row["value"] is not None else NONE

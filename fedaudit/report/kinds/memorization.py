@@ -1,7 +1,8 @@
 """Cross-client memorization: whether one client's prefixes draw another client's texts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from fedaudit.api.kind import Judgement, Kind, Row, Table
@@ -11,21 +12,34 @@ from fedaudit.report import query
 from fedaudit.report.number_format import (
     NOT_MEASURED,
     as_percent,
+    count,
     format_hits,
     format_measurement,
     number,
     percent,
 )
-from fedaudit.report.query import SOURCES, comparable_row, missing_reasons, scope_words
+from fedaudit.report.query import (
+    SOURCES,
+    comparable_row,
+    group_by,
+    missing_reasons,
+    row_name,
+    rows_like,
+    same_scope_row,
+)
 from fedaudit.report.redaction import readable_mask
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import (
     NONE,
     build_table,
+    cell_of,
     common_note,
     display_name,
     format_cell,
+    model_name,
+    row_table,
     shorten,
+    value_text,
 )
 from fedaudit.report.verdict.binomial_limit import binomial_p_value
 
@@ -145,8 +159,7 @@ class Memorization(Kind):
         inter = [row for row in ratios if row["metric"] == "mr_inter"]
         for row in inter:
             if source_of(row) == "tuned":
-                intra = _matching_row(ratios, row, "mr_intra")
-                total = _matching_row(ratios, row, "mr_total")
+                intra, total = (same_scope_row(ratios, row, m) for m in ("mr_intra", "mr_total"))
                 n = NOT_MEASURED if total is None else number(total["n"])
                 base = _share(comparable_row(inter, row, "base"))
                 sentences.append(
@@ -194,23 +207,20 @@ def _judge_with_pairs(
     measured = row.value is not None and _base(row, rows) is not None
     if status == "fail" or worst is None or not measured:
         return status, reason
+    name = row_name(row, "category")
     if worst.p <= policy.level * PAIR_LEVEL_SHARE:
-        return "fail", f"{_name(row)}: {worst.summary()} (p = {worst.p:.2g})."
+        return "fail", f"{name}: {worst.summary()} (p = {worst.p:.2g})."
     unsure = [pair for pair in pairs if pair.may_exceed(policy)]
     if status == "pass" and unsure:
         return "inconclusive", (
-            f"{_name(row)}: {unsure[0].summary()}: too few prefixes to tell that from a leak; "
+            f"{name}: {unsure[0].summary()}: too few prefixes to tell that from a leak; "
             f"so for {len(unsure):,} of {len(pairs):,} pairs of clients."
         )
     return status, reason
 
 
-def _name(row: Measurement) -> str:
-    return f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
-
-
 def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tuple[str, str]:
-    name = _name(row)
+    name = row_name(row, "category")
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: memorization between clients was not measured: {why}."
@@ -234,14 +244,7 @@ def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tup
 
 def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
     """Return the base's row for the same prefixes."""
-    same = {**row.scope, "source": "base"}
-    fits = [r for r in rows if r.plugin == row.plugin and dict(r.scope) == same]
-    return max(fits, key=lambda r: r.high or 0.0, default=None)
-
-
-def _scope_text(scope: Mapping[str, object]) -> str:
-    entries = ((key, value) for key, value in scope.items() if key not in ("source", "category"))
-    return ", ".join(scope_words(key, value) for key, value in entries)
+    return max(rows_like(row, rows, source="base"), key=lambda r: r.high or 0.0, default=None)
 
 
 def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
@@ -269,11 +272,12 @@ def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
 
 def tests_of(row: Measurement, tests: Sequence[PairTest]) -> list[PairTest]:
     """Return the tests of those pairs whose mean is `row`."""
-    return [test for test in tests if _mean_scope(test.row) == (row.plugin, dict(row.scope))]
 
+    def of_mean(pair: Measurement) -> bool:
+        scope = {name: value for name, value in pair.scope.items() if name not in PAIR}
+        return (pair.plugin, scope) == (row.plugin, dict(row.scope))
 
-def _mean_scope(row: Measurement) -> tuple[str, dict[str, object]]:
-    return row.plugin, {name: value for name, value in row.scope.items() if name not in PAIR}
+    return [test for test in tests if of_mean(test.row)]
 
 
 def _is_counted(row: Measurement) -> bool:
@@ -307,23 +311,27 @@ def rows(report: Row, *metrics: str) -> list[Row]:
 def passage_table(report: Row, most: int) -> list[Table]:
     """Return the table of the worst passages that were drawn, masked, with their outlines."""
     examples = [finding for finding in report["findings"] if is_example(finding)]
-    cells = [
+
+    def field(name: str) -> Callable[[Row], str]:
+        return lambda finding: format_cell(finding["evidence"].get(name))
+
+    table = row_table(
+        "Passages that were drawn, masked",
+        examples,
         {
-            "severity": finding["severity"],
-            "passage": readable_mask({"label": finding["label"], **finding["evidence"]}),
-            "how": display_name(CATEGORIES, finding["evidence"].get("category")),
-            "from": format_cell(finding["evidence"].get("attacker")),
-            "of": format_cell(finding["evidence"].get("victim")),
-            "text": format_cell(finding["evidence"].get("document")),
-            "times": format_cell(finding["evidence"].get("prefixes")),
-            "where": format_cell(finding["evidence"].get("training")),
-        }
-        for finding in examples
-    ]
-    columns = ("severity", "passage", "how", "from", "of", "text", "times", "where")
-    notes = ("from: whose prefix; of: whose text; where in it the match lies: =.",)
-    title = "Passages that were drawn, masked"
-    table = build_table(title, cells, columns, numeric=("times",), notes=notes)
+            "severity": lambda finding: str(finding["severity"]),
+            "passage": lambda f: readable_mask({"label": f["label"], **f["evidence"]}),
+            "how": lambda f: display_name(CATEGORIES, f["evidence"].get("category")),
+            "from": field("attacker"),
+            "of": field("victim"),
+            "text": field("document"),
+            "times": field("prefixes"),
+            "where": field("training"),
+        },
+        numeric=("times",),
+        notes=("from: whose prefix; of: whose text; where in it the match lies: =.",),
+        unmeasured=(),
+    )
     return [shorten(table, most)] if examples else []
 
 
@@ -342,7 +350,7 @@ def _ratios(ratios: Sequence[Row]) -> Table:
         {
             "model": display_name(SOURCES, source),
             "how": display_name(CATEGORIES, category),
-            **{title: _value(group.get(metric)) for metric, title in COLUMNS.items()},
+            **{t: cell_of(group.get(m), format_measurement) for m, t in COLUMNS.items()},
         }
         for (source, category), group in groups.items()
     ]
@@ -359,11 +367,8 @@ def _ratios(ratios: Sequence[Row]) -> Table:
 def _variants(ratios: Sequence[Row]) -> Table:
     """Return a line for each variant of a study, of the tuned model beside its base."""
     totals = [row for row in ratios if category(row) == ALL]
-    groups: dict[str, list[Row]] = {}
-    for row in totals:
-        groups.setdefault(grouping.variant_of(row), []).append(row)
     cells = []
-    for name, group in groups.items():
+    for name, group in group_by(totals, grouping.variant_of).items():
         line = {"variant": name or NONE}
         for row in group:
             if source_of(row) == "tuned":
@@ -391,53 +396,44 @@ def _bare(share: str) -> str:
 
 
 def _pairs(report: Row) -> Table:
-    """Return a line for each pair of clients, of the tuned model."""
     pairs = rows(report, "mr_pair")
     tuned = [row for row in pairs if category(row) == ALL and source_of(row) == "tuned"]
-    cells = [
-        {
-            "prefixes of": client_in_scope(row, "attacker"),
-            "texts of": client_in_scope(row, "victim"),
-            "found": format_hits(row),
-            "share [95 %]": format_measurement(row),
-            "base": percent(row["baseline"]) if row["baseline"] is not None else NONE,
-        }
-        for row in tuned
-    ]
-    columns = ("prefixes of", "texts of", "found", "share [95 %]", "base")
-    table = build_table(
-        "Memorization: whose prefixes drew whose texts",
-        cells,
-        columns,
-        numeric=columns[2:],
-        notes=missing_reasons(tuned),
-    )
-    return shorten(table, MOST_PAIRS)
+    columns = {
+        "prefixes of": lambda row: client_in_scope(row, "attacker"),
+        "texts of": lambda row: client_in_scope(row, "victim"),
+        "found": format_hits,
+        "share [95 %]": format_measurement,
+        "base": lambda row: percent(row["baseline"]) if row["baseline"] is not None else NONE,
+    }
+    title = "Memorization: whose prefixes drew whose texts"
+    return shorten(row_table(title, tuned, columns, numeric=tuple(columns)[2:]), MOST_PAIRS)
 
 
 def _lengths(report: Row) -> Table:
     """Return how long texts, answers and continuations are, and how many are left out."""
-    medians = rows(report, "median_length")
-    short = rows(report, "too_short")
-    left_out = rows(report, "repetitive")
-    cells = []
-    for row in medians:
-        client = str(row["scope"].get("attacker", ALL))
-        generated = row["scope"].get("text") == "generation"
-        cells.append(
-            {
-                "what": display_name(TEXTS, row["scope"].get("text")),
-                "model": display_name(SOURCES, row["scope"].get("source")) if generated else NONE,
-                "client": client,
-                "texts": NONE if row["n"] is None else number(row["n"]),
-                "median": number(row["value"]),
-                "too short": _matching_share(short, row) if generated else NONE,
-                "repetitive": _matching_share(left_out, row) if generated else NONE,
-            }
-        )
-    columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
+    short, left_out = rows(report, "too_short"), rows(report, "repetitive")
+
+    def generated(row: Row, text: Callable[[Row], str]) -> str:
+        return text(row) if row["scope"].get("text") == "generation" else NONE
+
+    columns = {
+        "what": lambda row: display_name(TEXTS, row["scope"].get("text")),
+        "model": lambda row: generated(row, model_name),
+        "client": lambda row: str(row["scope"].get("attacker", ALL)),
+        "texts": count,
+        "median": value_text,
+        "too short": lambda row: generated(row, partial(_matching_share, short)),
+        "repetitive": lambda row: generated(row, partial(_matching_share, left_out)),
+    }
     note = "Median in tokens. Too short: under 50 characters. Repetitive ones are left out."
-    table = build_table("Memorization: lengths", cells, columns, numeric=columns[3:], notes=(note,))
+    table = row_table(
+        "Memorization: lengths",
+        rows(report, "median_length"),
+        columns,
+        numeric=tuple(columns)[3:],
+        notes=(note,),
+        unmeasured=(),
+    )
     return shorten(table, MOST_PAIRS)
 
 
@@ -452,20 +448,17 @@ def _measured_at(row: Row) -> tuple[str, str, str]:
 
 
 def _drawn_texts(report: Row) -> Table:
-    """Return the texts that most prefixes drew from the tuned model."""
     texts = [row for row in rows(report, "drawn") if source_of(row) == "tuned"]
-    cells = [
-        {
-            "client": client_in_scope(row, "victim"),
-            "text": str(row["scope"].get("document", NONE)),
-            "prefixes": number(row["value"]),
-        }
-        for row in texts
-    ]
-    return build_table(
+    return row_table(
         "Memorization: texts that were drawn most",
-        cells,
+        texts,
+        {
+            "client": lambda row: client_in_scope(row, "victim"),
+            "text": lambda row: str(row["scope"].get("document", NONE)),
+            "prefixes": value_text,
+        },
         numeric=("prefixes",),
+        unmeasured=(),
     )
 
 
@@ -484,7 +477,6 @@ def _order(row: Row) -> tuple[int, int]:
 
 
 def _sizes(ratios: Sequence[Row]) -> str:
-    """Return how many prefixes of each model count."""
     counts = {
         f"{number(row['n'])} ({display_name(SOURCES, source_of(row))})": None
         for row in ratios
@@ -493,16 +485,8 @@ def _sizes(ratios: Sequence[Row]) -> str:
     return f"Prefixes: {', '.join(counts)}." if counts else ""
 
 
-def _value(row: Row | None) -> str:
-    return NONE if row is None else format_measurement(row)
-
-
 def _share(row: Row | None) -> str:
-    return NOT_MEASURED if row is None else format_measurement(row)
-
-
-def _matching_row(ratios: Sequence[Row], row: Row, metric: str) -> Row | None:
-    return next((r for r in ratios if r["metric"] == metric and r["scope"] == row["scope"]), None)
+    return cell_of(row, format_measurement, NOT_MEASURED)
 
 
 def source_of(row: Row) -> str:

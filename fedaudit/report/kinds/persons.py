@@ -1,12 +1,12 @@
 """People: how many are exposed, by how many kinds of data, at what cost."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fedaudit.api.kind import Kind, Row, Table
 from fedaudit.report import query
-from fedaudit.report.number_format import number
-from fedaudit.report.query import SOURCES
-from fedaudit.report.tables.table import NONE, build_table, display_name
+from fedaudit.report.number_format import count, number
+from fedaudit.report.query import same_scope_row
+from fedaudit.report.tables.table import NONE, cell_of, model_name, row_table
 
 
 class Persons(Kind):
@@ -26,25 +26,31 @@ class Persons(Kind):
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
     counts = [row for row in rows if row["metric"] == "persons"]
-    cells = [
-        {
-            "model": display_name(SOURCES, row["scope"].get("source")),
-            "prefixes": _scope_count(row, "budget"),
-            "samples": _scope_count(row, "samples"),
-            "people [95 %]": _people(row),
-            "of": NONE if row["n"] is None else f"{row['n']:,}",
-            "kinds each": _matching_value(row, rows, "kinds"),
-            "most": _matching_value(row, rows, "most_kinds"),
-            "queries a person": _matching_value(row, rows, "queries_per_person"),
-        }
-        for row in counts
-    ]
-    columns = tuple(dict.fromkeys(name for line in cells for name in line))
-    exact = any(row["scope"].get("estimator") == "exact" for row in counts)
+
+    def beside(metric: str) -> Callable[[Row], str]:
+        return lambda row: cell_of(same_scope_row(rows, row, metric), _value, "")
+
+    columns = {
+        "model": model_name,
+        "prefixes": lambda row: _scope_count(row, "budget"),
+        "samples": lambda row: _scope_count(row, "samples"),
+        "people [95 %]": _people,
+        "of": count,
+        "kinds each": beside("kinds"),
+        "most": beside("most_kinds"),
+        "queries a person": beside("queries_per_person"),
+    }
     notes = ["A person is a group of the victim's records; strings of several people do not count."]
-    if exact:
+    if any(row["scope"].get("estimator") == "exact" for row in counts):
         notes.append("Expected numbers; their bounds hold however one person's strings come out.")
-    return build_table(f"People: {plugin}", cells, columns, numeric=columns[1:], notes=notes)
+    return row_table(
+        f"People: {plugin}",
+        counts,
+        columns,
+        numeric=tuple(columns)[1:],
+        notes=notes,
+        unmeasured=(),
+    )
 
 
 def _scope_count(row: Row, name: str) -> str:
@@ -56,6 +62,5 @@ def _people(row: Row) -> str:
     return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
 
 
-def _matching_value(row: Row, rows: Sequence[Row], metric: str) -> str:
-    match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
-    return "" if match is None else NONE if match["value"] is None else number(match["value"])
+def _value(row: Row) -> str:
+    return NONE if row["value"] is None else number(row["value"])

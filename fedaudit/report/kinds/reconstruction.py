@@ -1,11 +1,12 @@
 """Reconstruction: whether records can be read out of what a client sends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fedaudit.api.kind import Judgement, Kind, Row, Test
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import format_hits
+from fedaudit.report.query import rows_like
 
 RATE, TOKENS = "reconstruction_rate", "token_rate"
 LIMIT = "no record can be read out of a client's update"
@@ -85,7 +86,7 @@ def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
     what = " tokens" if row.metric == TOKENS else ""
     name = f"{row.plugin}{what} (client {row.scope.get('client', '')})"
     if row.metric == TOKENS:
-        control = _partner(row, rows, TOKENS, {**row.scope, "source": "control"})
+        control = next(iter(rows_like(row, rows, source="control")), None)
         if control is None:
             return None
         from fedaudit.metrics.significance import Stratum, stratified_p_value
@@ -93,20 +94,7 @@ def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
         counts = (row.hits or 0, row.n or 0, control.hits or 0, control.n or 0)
         p = stratified_p_value([Stratum(*counts)])
         return Test(name, p, "records whose tokens all came out", "more than others' records")
-    found = _partner(row, rows, "p_value", row.scope)
+    found = next(iter(rows_like(row, rows, "p_value")), None)
     if found is None or found.value is None:
         return None
     return Test(name, found.value, "records came out", "more than chance gives")
-
-
-def _partner(
-    row: Measurement, rows: Sequence[Measurement], metric: str, scope: Mapping[str, object]
-) -> Measurement | None:
-    return next(
-        (
-            other
-            for other in rows
-            if (other.plugin, other.metric, dict(other.scope)) == (row.plugin, metric, dict(scope))
-        ),
-        None,
-    )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.api.kind import Kind, Row, Table
 from fedaudit.report import query
 from fedaudit.report.number_format import format_measurement, percent
-from fedaudit.report.query import common_scope, missing_reasons
+from fedaudit.report.query import common_scope, missing_reasons, scope_but
 from fedaudit.report.tables.table import NONE, build_table, common_note
 
 EVERYBODY = "all"
@@ -63,8 +63,7 @@ def _cells(share: Row, rows: Sequence[Row]) -> dict[str, str]:
         GUESSING: NONE if share["chance"] is None else percent(share["chance"]),
     }
     for row in rows:
-        same = {k: v for k, v in row["scope"].items() if k != "score"} == share["scope"]
-        if row["metric"] == "auc" and same and client:
+        if row["metric"] == "auc" and client and scope_but(row, "score") == share["scope"]:
             title = AREAS.get(str(row["scope"]["score"]), str(row["scope"]["score"]))
             cells[title] = format_measurement(row) if row["value"] is not None else NONE
     return cells

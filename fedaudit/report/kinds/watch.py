@@ -122,43 +122,52 @@ class Watch(Kind):
 
 
 def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
-    missing = next((row for row in rows if row.value is None), None)
-    if missing is not None:
-        return Judgement("inconclusive", f"watch: {missing.reason}.", "watch", missing)
     judged = [row for row in rows if row.scope.get("fpr") == JUDGED_FPR]
-    if not states_bounds(rows, judged):
-        return Judgement("inconclusive", f"watch: {UNSTATED}.", "watch", rows[0])
+    if unjudged := why_unjudged(Watch.name, rows, judged):
+        return unjudged
     allowed = float(str(rows[0].scope["limit"]))
-    limit = f"no more than {as_percent(allowed)} learnt"
     most = max(rows, key=lambda row: row.low or 0.0)
-    n = most.n or 0
-    of = counted_units(n, unit)
-    if (most.low or 0.0) > allowed:
-        reason = (
-            f"watch: after round {most.scope.get('round')} at least {share_text(most.low, n)} of"
-            f" {of} rank higher than if they had not been trained on; your limit is"
-            f" {as_percent(allowed)}: stop now."
-        )
-        return Judgement("fail", reason, "watch", most, limit)
     widest = max(judged, key=lambda row: row.high or 0.0)
-    if (others := int(float(str(widest.scope["others"])))) < MIN_OTHERS:
+    n, others = most.n or 0, int(float(str(widest.scope["others"])))
+    of, least = counted_units(n, unit), share_text(most.low, n)
+    status, row = "inconclusive", widest
+    if (most.low or 0.0) > allowed:
+        status, row = "fail", most
         reason = (
-            f"watch: {others:,} others are too few to rule a leak out; {MIN_OTHERS} are needed. At"
-            f" least {share_text(most.low, n)} of {of} were learnt."
+            f"after round {most.scope.get('round')} at least {least} of"
+            f" {of} rank higher than if they had not been trained on; your limit is"
+            f" {as_percent(allowed)}: stop now"
         )
-        return Judgement("inconclusive", reason, "watch", widest, limit)
-    if (widest.high or 0.0) > allowed:
+    elif others < MIN_OTHERS:
         reason = (
-            f"watch: up to {share_text(widest.high, n)} of {of} may have been learnt by"
-            f" round {widest.scope.get('round')}, at least {share_text(most.low, n)}; your limit is"
-            f" {as_percent(allowed)}."
+            f"{others:,} others are too few to rule a leak out; {MIN_OTHERS} are needed. At"
+            f" least {least} of {of} were learnt"
         )
-        return Judgement("inconclusive", reason, "watch", widest, limit)
-    reason = (
-        f"watch: of {of} at most {share_text(widest.high, n)} can be told in any round,"
-        f" at one false alarm in a hundred; your limit is {as_percent(allowed)}."
-    )
-    return Judgement("pass", reason, "watch", widest, limit)
+    elif (widest.high or 0.0) > allowed:
+        reason = (
+            f"up to {share_text(widest.high, n)} of {of} may have been learnt by"
+            f" round {widest.scope.get('round')}, at least {least}; your limit is"
+            f" {as_percent(allowed)}"
+        )
+    else:
+        status = "pass"
+        reason = (
+            f"of {of} at most {share_text(widest.high, n)} can be told in any round,"
+            f" at one false alarm in a hundred; your limit is {as_percent(allowed)}"
+        )
+    limit = f"no more than {as_percent(allowed)} learnt"
+    return Judgement(status, f"watch: {reason}.", "watch", row, limit)
+
+
+def why_unjudged(
+    rule: str, rows: Sequence[Measurement], judged: Sequence[Measurement]
+) -> Judgement | None:
+    """Return why rows cannot be judged: a number, the limit or, of those `judged`, others miss."""
+    missing = next((row for row in rows if row.value is None), None)
+    if missing is None and states_bounds(rows, judged):
+        return None
+    reason = UNSTATED if missing is None else missing.reason
+    return Judgement("inconclusive", f"{rule}: {reason}.", rule, missing or rows[0])
 
 
 def states_bounds(rows: Sequence[Measurement], judged: Sequence[Measurement]) -> bool:

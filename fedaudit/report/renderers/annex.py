@@ -19,9 +19,9 @@ from fedaudit.report.pii_categories import norm_tables
 from fedaudit.report.query import Row
 from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution.methods import attribution
-from fedaudit.report.tables.comparison.defenses import defense_tables
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.defense import defense_tables
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import JudgedReport, recheck
@@ -97,9 +97,7 @@ def _verdict(report: Row, owned: ReportOwner) -> Iterator[Block]:
 
 def _of_assessment(report: Row, owned: ReportOwner) -> Iterator[Block]:
     yield Paragraph(f"{RESISTANCE} {NO_ADVICE}")
-    rows = tuple((fact.question, " ".join(fact.answer)) for fact in brief.brief(report, owned))
-    yield Heading(2, "In short")
-    yield Table(title="First answers", columns=("question", "answer"), rows=rows)
+    yield from _in_short(report, owned)
     yield Heading(2, "Description of the processing and its purposes, GDPR 35(7)(a)")
     yield Paragraph(f"Purposes and legal basis: {BLANK}")
     yield from _model(report)
@@ -117,8 +115,7 @@ def _of_assessment(report: Row, owned: ReportOwner) -> Iterator[Block]:
     yield from map(Paragraph, searched_kinds(report) or [" ".join(_searched(report, owned))])
     yield from assessment.coverage(report)
     yield Heading(2, "Measures to address the risks, GDPR 35(7)(d)")
-    actions = tuple((measure.action, measure.basis) for measure in measures(report))
-    yield Table(title="What to do now", columns=("measure", "what it follows from"), rows=actions)
+    yield _actions(report)
     yield from defense_tables(report)
     yield Paragraph(f"Risk that remains after the measures, and who accepts it: {BLANK}")
     yield Heading(2, "Advice and views")
@@ -139,16 +136,24 @@ def _of_accusation(report: Row, owned: ReportOwner) -> Iterator[Block]:
         "A flag is evidence that a party trained on marked documents, not proof, and says nothing "
         f"of why. The party is heard first, and can repeat the test on its own update. {NO_ADVICE}"
     )
-    rows = tuple((fact.question, " ".join(fact.answer)) for fact in brief.brief(report, owned))
-    yield Heading(2, "In short")
-    yield Table(title="First answers", columns=("question", "answer"), rows=rows)
+    yield from _in_short(report, owned)
     yield Heading(2, "What was tested")
     yield from _model(report)
     yield from overview.flagged_table(report, MOST_FLAGGED)
     yield from attribution(report)
-    actions = tuple((measure.action, measure.basis) for measure in measures(report))
-    yield Table(title="What to do now", columns=("measure", "what it follows from"), rows=actions)
+    yield _actions(report)
     yield from _end(report, owned, HEARD)
+
+
+def _in_short(report: Row, owned: ReportOwner) -> Iterator[Block]:
+    rows = tuple((fact.question, " ".join(fact.answer)) for fact in brief.brief(report, owned))
+    yield Heading(2, "In short")
+    yield Table(title="First answers", columns=("question", "answer"), rows=rows)
+
+
+def _actions(report: Row) -> Table:
+    columns = ("measure", "what it follows from")
+    return Table(title="What to do now", columns=columns, rows=tuple(measures(report)))
 
 
 def _end(report: Row, owned: ReportOwner, signatures: tuple[str, ...]) -> Iterator[Block]:

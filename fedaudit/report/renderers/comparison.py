@@ -4,8 +4,8 @@ from fedaudit.report.checklist.brief import byline
 from fedaudit.report.comparison import ReportComparison
 from fedaudit.report.query import Row
 from fedaudit.report.renderers.html_environment import render_page
-from fedaudit.report.tables.comparison.two_reports import change_sentence, comparison_tables
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.comparison import change_sentence, comparison_tables
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.verdict.recheck import recheck
 

@@ -150,19 +150,17 @@ def _attestation(report: Row, assessments: list[AssessedClaim]) -> dict[str, Any
 
 def _conformance(assessment: AssessedClaim) -> dict[str, Any]:
     """Return the score with its reason; if the report cannot tell, the reason alone."""
-    text = f"{assessment.answer.status}: {assessment.answer.text}"
-    return (
-        {"rationale": text}
-        if assessment.score is None
-        else {"score": assessment.score, "rationale": text}
-    )
+    rationale = {"rationale": f"{assessment.answer.status}: {assessment.answer.text}"}
+    return rationale if assessment.score is None else {"score": assessment.score, **rationale}
 
 
 def _claim(assessment: AssessedClaim) -> dict[str, Any]:
     """Return a claim; rows that failed the policy are evidence against it, others for it."""
-    against = {_ref(j["measurement"]) for j in assessment.judgements if _is_failure(j)}
-    judged_refs = [_ref(j["measurement"]) for j in assessment.judgements if j["measurement"]]
-    refs = dict.fromkeys([*judged_refs, *map(_ref, assessment.answer.rows)])
+    judged = [
+        (j["status"], _ref(j["measurement"])) for j in assessment.judgements if j["measurement"]
+    ]
+    against = {ref for status, ref in judged if status == "fail"}
+    refs = dict.fromkeys([*(ref for _, ref in judged), *map(_ref, assessment.answer.rows)])
     finding_refs = [FINDINGS] if assessment.item.number == 13 else []
     claim: dict[str, Any] = {
         "bom-ref": f"claim:{assessment.item.name}",
@@ -175,10 +173,6 @@ def _claim(assessment: AssessedClaim) -> dict[str, Any]:
     if against:
         claim["counterEvidence"] = sorted(against)
     return claim
-
-
-def _is_failure(judgement: Row) -> bool:
-    return judgement["status"] == "fail" and judgement["measurement"] is not None
 
 
 def _evidence(report: Row, assessments: list[AssessedClaim], owned: ReportOwner) -> dict[str, Any]:

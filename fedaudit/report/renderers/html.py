@@ -21,9 +21,9 @@ from fedaudit.report.query import SEVERITIES, Row
 from fedaudit.report.redaction import MASK_FIELDS
 from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution.methods import attribution
-from fedaudit.report.tables.comparison.defenses import defense_tables
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.defense import defense_tables
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.tables.table import format_cell
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
@@ -165,7 +165,7 @@ def _findings(report: Row) -> FindingLines:
         columns=("severity", "leak", "kind", "by", "times", "base", "p", "more"),
         rows=[_finding(one) for one in findings[:MOST_FINDINGS]],
         levels=[*counts],
-        notes=[f"and {remaining:,} more in report.json"] if remaining > 0 else [],
+        notes=[summary.MORE.format(remaining)] if remaining > 0 else [],
     )
 
 
@@ -175,7 +175,10 @@ def _finding(finding: Row) -> FindingLine:
         (finding["severity"], SEVERITIES.index(finding["severity"])),
         *((text, text) for text in (overview.leak_name(finding), kind_name(finding["label"]))),
         (finding["measurement"], finding["measurement"]),
-        *((format_cell(evidence.get(name)), _key(evidence.get(name))) for name in NUMBERS),
+        *(
+            (format_cell(value), value if isinstance(value, int | float) else "")
+            for value in map(evidence.get, NUMBERS)
+        ),
     )
     return FindingLine(
         id=finding["id"],
@@ -203,7 +206,3 @@ def _fact(item: tuple[str, Any]) -> tuple[str, str]:
             f"text{behind}{quoted}"
         )
     return name.replace("_", " "), format_cell(value)
-
-
-def _key(value: object) -> object:
-    return value if isinstance(value, int | float) else ""

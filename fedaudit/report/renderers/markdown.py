@@ -10,9 +10,9 @@ from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution.methods import attribution
-from fedaudit.report.tables.comparison.defenses import defense_tables
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.defense import defense_tables
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import used_terms

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fedaudit.report.charts.coverage_by_budget import COLORS, LEGEND
-from fedaudit.report.charts.line_plot import Line, LinePlot
+from fedaudit.report.charts.coverage_by_budget import COLORS, LEGEND, interval_lines
+from fedaudit.report.charts.line_plot import LinePlot
 from fedaudit.report.index import (
     NO_VERDICT,
     RunEntry,
@@ -18,6 +18,7 @@ from fedaudit.report.index import (
     trends,
 )
 from fedaudit.report.number_format import percent
+from fedaudit.report.query import group_by
 from fedaudit.report.renderers.html_environment import render_page
 from fedaudit.report.tables.table import NONE
 
@@ -27,6 +28,7 @@ ORDER = {"fail": 0, "inconclusive": 1, "pass": 2}
 def render(entries: Sequence[RunEntry], title: str) -> str:
     """Return the index of `entries`; every text in it is escaped, links stay below the folder."""
     all_trends = trends(entries)
+    federations = group_by(all_trends, lambda trend: trend.federation)
     content = {
         "title": title,
         "columns": (
@@ -40,7 +42,7 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
             "findings",
         ),
         "rows": [_row(entry) for entry in entries if not entry.problem],
-        "figures": [*filter(None, map(_figure, _federations(all_trends)))],
+        "figures": [*filter(None, map(_figure, federations.values()))],
         "tables": [*trend_tables(all_trends), *problems_table(entries)],
     }
     return render_page("run_index", content)
@@ -71,11 +73,6 @@ def _row(entry: RunEntry) -> dict[str, Any]:
     }
 
 
-def _federations(all_trends: Sequence[Trend]) -> list[list[Trend]]:
-    names = dict.fromkeys(trend.federation for trend in all_trends)
-    return [[trend for trend in all_trends if trend.federation == name] for name in names]
-
-
 def _figure(group: Sequence[Trend]) -> LinePlot | None:
     """Return the figure of a federation's shares by round; None if no share has an interval."""
     shares = [trend for trend in group if trend.share][: len(COLORS)]
@@ -85,15 +82,7 @@ def _figure(group: Sequence[Trend]) -> LinePlot | None:
     return LinePlot(
         title=f"Shares by round: {Path(group[0].federation).name or group[0].federation}",
         note=LEGEND,
-        lines=tuple(
-            Line(
-                name=trend.name,
-                points=tuple((number, row["value"]) for number, row in trend.points),
-                intervals=tuple((row["low"], row["high"]) for _, row in trend.points),
-                color=color,
-            )
-            for trend, color in zip(shares, COLORS, strict=False)
-        ),
+        lines=interval_lines((trend.name, trend.points) for trend in shares),
         low=0.0,
         high=max(row["high"] for trend in shares for _, row in trend.points) or 1.0,
         across="round",

@@ -1,15 +1,15 @@
 """A report on the terminal: plain at 80 columns, in a pipe too."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.api.kind import Table
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution.methods import attribution
-from fedaudit.report.tables.comparison.defenses import defense_tables
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.defense import defense_tables
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import RecheckedVerdict, recheck
@@ -31,12 +31,7 @@ def render(report: Row, console: "Console") -> None:
 
     Doubts about the verdict come first, and again beside it.
     """
-    checked = recheck(report)
-    _doubt(checked, console)
-    _searched(report, console)
-    _pairs("Audited", summary.audited_facts(report), console)
-    if declared := assessment.context_facts(report):
-        _pairs("Release", declared, console)
+    checked = _begin(report, console)
     for table in (
         *overview.attack_tables(report),
         *attribution(report),
@@ -55,11 +50,7 @@ def render(report: Row, console: "Console") -> None:
 
 def render_summary(report: Row, console: "Console") -> None:
     """Print what an audit covered, what was judged, the worst findings and the verdict."""
-    checked = recheck(report)
-    _doubt(checked, console)
-    _searched(report, console)
-    _pairs("Audited", summary.audited_facts(report), console)
-    _pairs("Release", assessment.context_facts(report), console)
+    checked = _begin(report, console)
     for table in (
         *overview.flagged_table(report, MOST_FINDINGS),
         *assessment.finding_counts(report),
@@ -83,17 +74,19 @@ def print_tables(
         _table(table, console)
 
 
-def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
-    if checked.message:
-        console.print(_text(checked.message, STYLES["fail"] if checked.brief else ""))
+def _begin(report: Row, console: "Console") -> RecheckedVerdict:
+    """Print doubts, which kinds of data an audit looked for, and what was audited."""
+    checked = recheck(report)
+    texts = [(checked.message, STYLES["fail"] if checked.brief else "")] if checked.message else []
+    if summary.is_audit(report):
+        texts += [(sentence, "") for sentence in searched_kinds(report)]
+    for text, style in texts:
+        console.print(_text(text, style))
         console.print()
-
-
-def _searched(report: Row, console: "Console") -> None:
-    """Print which kinds of personal data an audit looked for, on its first screen."""
-    for sentence in searched_kinds(report) if summary.is_audit(report) else ():
-        console.print(_text(sentence))
-        console.print()
+    _section("Audited", _grid(summary.audited_facts(report)), console)
+    if declared := assessment.context_facts(report):
+        _section("Release", _grid(declared), console)
+    return checked
 
 
 def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None:
@@ -104,27 +97,21 @@ def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None
         console.print(_text(sentence))
 
 
-def _pairs(title: str, pairs: list[tuple[str, str]], console: "Console") -> None:
+def _grid(lines: Iterable[tuple[str, str]], gap: int = GAP) -> "rich.table.Table":
+    """Return lines of a name or a mark, and a text that folds."""
     from rich.table import Table as Grid
 
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in pairs:
-        grid.add_row(_text(name), _text(value))
-    _section(title, grid, console)
-
-
-def _list(title: str, lines: Sequence[str], console: "Console") -> None:
-    from rich.table import Table as Grid
-
-    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid = Grid.grid(padding=(0, gap, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for line in lines:
-        grid.add_row(_text("*"), _text(line))
+        grid.add_row(*map(_text, line))
+    return grid
+
+
+def _list(title: str, lines: Sequence[str], console: "Console") -> None:
     if lines:
-        _section(title, grid, console)
+        _section(title, _grid((("*", line) for line in lines), 1), console)
 
 
 def _table(table: Table, console: "Console") -> None:
@@ -134,7 +121,7 @@ def _table(table: Table, console: "Console") -> None:
 
     widths = _column_widths(table, console.width)
     if widths is None:
-        _section(table.title, _stacked(table), console, table.notes)
+        _section(table.title, _grid(_stacked(table)), console, table.notes)
         return
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column, width in zip(table.columns, widths, strict=True):
@@ -149,18 +136,12 @@ def _table(table: Table, console: "Console") -> None:
     _section(table.title, grid, console, table.notes)
 
 
-def _stacked(table: Table) -> "rich.table.Table":
-    from rich.table import Table as Grid
-
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+def _stacked(table: Table) -> Iterator[tuple[str, str]]:
+    """Yield the cells of a table below each other, with an empty line between rows."""
     for number, row in enumerate(table.rows):
         if number:
-            grid.add_row("", "")
-        for column, cell in zip(table.columns, row, strict=True):
-            grid.add_row(_text(column), _text(cell))
-    return grid
+            yield "", ""
+        yield from zip(table.columns, row, strict=True)
 
 
 def _column_widths(table: Table, width: int) -> list[int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fedaudit.api.kind import Table
 from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.report.number_format import format_measurement
-from fedaudit.report.query import SETS, SEVERITIES, Row, scope_words
+from fedaudit.report.query import SETS, SEVERITIES, Row, group_by, scope_words
 from fedaudit.report.tables.table import NONE, display_name, shorten
 
 MOST_JUDGED = 30
@@ -71,9 +71,8 @@ def judgement_tables(report: Row) -> list[Table]:
 def finding_counts(report: Row) -> list[Table]:
     """Return the number of findings of each label and severity."""
     counts = Counter((finding["label"], finding["severity"]) for finding in report["findings"])
-    labels = sorted(
-        {label for label, _ in counts}, key=lambda name: (-_count_label(counts, name), name)
-    )
+    totals = Counter(finding["label"] for finding in report["findings"])
+    labels = sorted(totals, key=lambda name: (-totals[name], name))
     rows = tuple(
         (
             label,
@@ -85,10 +84,6 @@ def finding_counts(report: Row) -> list[Table]:
         title="Findings", columns=("kind", *SEVERITIES), rows=rows, numeric=frozenset(SEVERITIES)
     )
     return [shorten(table, MOST_JUDGED)] if rows else []
-
-
-def _count_label(counts: Counter[tuple[str, str]], label: str) -> int:
-    return sum(count for (name, _), count in counts.items() if name == label)
 
 
 def context_facts(report: Row) -> list[tuple[str, str]]:
@@ -105,13 +100,15 @@ def context_facts(report: Row) -> list[tuple[str, str]]:
 
 def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
     """Return the judgements grouped by line of the table, worst first."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for index, judgement in enumerate(judgements):
+
+    def alike(judgement: Row) -> tuple[object, ...]:
         row = judgement["measurement"] or {}
-        alike = (judgement["rule"], row.get("plugin"), row.get("metric"), judgement["limit"])
-        failed = index if judgement["status"] == "fail" or not row else -1
-        groups.setdefault((judgement["status"], failed, *alike), []).append(judgement)
-    return sorted(groups.values(), key=lambda group: ORDER.index(group[0]["status"]))
+        alone = id(judgement) if judgement["status"] == "fail" or not row else None
+        names = (judgement["status"], judgement["rule"], judgement["limit"])
+        return (alone, *names, row.get("plugin"), row.get("metric"))
+
+    groups = group_by(judgements, alike).values()
+    return sorted(groups, key=lambda group: ORDER.index(group[0]["status"]))
 
 
 def _line(group: Sequence[Row]) -> tuple[str, ...]:

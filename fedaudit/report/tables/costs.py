@@ -1,13 +1,12 @@
 """The tables of costs: what a federation took, in units that people use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report import units
 from fedaudit.report.number_format import NOT_MEASURED
-from fedaudit.report.query import Row, missing_reasons, scope_of
+from fedaudit.report.query import Row, group_by, missing_reasons, scope_of
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
 from fedaudit.report.tables.table import build_table, display_name, format_cell
@@ -67,9 +66,7 @@ def costs(report: Row) -> list[Table]:
     """Return the table of what the run cost, or one for each metric that compares variants."""
     rows = measurements.costs(report)
     if len(grouping.variants_of(rows)) > 1:
-        groups: dict[str, list[Row]] = {}
-        for row in rows:
-            groups.setdefault(row["metric"], []).append(row)
+        groups = group_by(rows, lambda row: str(row["metric"]))
         return [_variants(metric, group) for metric, group in groups.items()]
     return [_costs(rows)] if rows else []
 
@@ -101,15 +98,15 @@ def _variants(metric: str, rows: Sequence[Row]) -> Table:
         lambda row: (variant_of(row), _cost_subject(row)),
         lambda row: row["value"],
     )
-    lines: dict[str, dict[str, str]] = {}
-    for row, _ in worst_rows:
-        lines.setdefault(variant_of(row), {"variant": variant_of(row)})[_cost_subject(row)] = (
-            _amount(row)
-        )
+    groups = group_by((row for row, _ in worst_rows), variant_of)
+    lines = [
+        {"variant": name, **{_cost_subject(row): _amount(row) for row in group}}
+        for name, group in groups.items()
+    ]
     columns = list(dict.fromkeys(_cost_subject(row) for row, _ in worst_rows))
     return build_table(
         f"Costs: {TITLES[metric]}",
-        list(lines.values()),
+        lines,
         ("variant", *columns),
         numeric=columns,
         notes=(MAXIMUM_NOTE if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
@@ -131,13 +128,8 @@ def _amount(row: Row) -> str:
 def _detail(row: Row) -> str:
     """Return how often and how much was sent, and the rest of a cost's scope."""
     size, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
-    sent = (
-        f"{format_cell(times)} times {_size(size)}"
-        if size is not None and times is not None
-        else ""
-    )
+    sent = ""
+    if size is not None and times is not None:
+        each = units.size(size) if isinstance(size, int | float) else str(size)
+        sent = f"{format_cell(times)} times {each}"
     return ", ".join(filter(None, (sent, scope_of(row, SHOWN_KEYS))))
-
-
-def _size(value: Any) -> str:
-    return units.size(value) if isinstance(value, int | float) else str(value)

@@ -1,12 +1,22 @@
 """The tables of an audit in which every client was the attacker: who gets at whose data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import format_hits, format_measurement, percent
-from fedaudit.report.query import SETS, SOURCES, Row, common_scope, comparable_row, missing_reasons
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name, shorten
+from fedaudit.report.number_format import format_hits, format_measurement
+from fedaudit.report.query import SETS, Row, common_scope, group_by
+from fedaudit.report.tables.table import (
+    beside,
+    cell_of,
+    common_note,
+    display_name,
+    model_name,
+    row_table,
+    share_text,
+    shorten,
+)
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8
@@ -32,7 +42,12 @@ def without_pairs(report: Row) -> Row:
 
     Those have tables of their own.
     """
-    remaining = [row for row in report["measurements"] if not _is_pair(row) and not _of_task(row)]
+    remaining = [
+        row
+        for row in report["measurements"]
+        if row["kind"] != "extraction"
+        or (not _is_pair(row) and (row["metric"] != "coverage" or "task" not in row["scope"]))
+    ]
     return {**report, "measurements": remaining}
 
 
@@ -47,16 +62,10 @@ def _is_pair(row: Row) -> bool:
     return row["kind"] == "extraction" and set(PAIR).issubset(row["scope"])
 
 
-def _of_task(row: Row) -> bool:
-    return row["kind"] == "extraction" and row["metric"] == "coverage" and "task" in row["scope"]
-
-
 def _groups(report: Row) -> list[list[Row]]:
     """Return the coverages of pairs, grouped by attack and all that varies but source and set."""
-    groups: dict[Pair, list[Row]] = {}
-    for row in measurements.total_coverages(report):
-        if _is_pair(row):
-            groups.setdefault((row["plugin"], measurements.scope_of(row, PAIR)), []).append(row)
+    rows = filter(_is_pair, measurements.total_coverages(report))
+    groups = group_by(rows, lambda row: (row["plugin"], measurements.scope_of(row, PAIR)))
     return list(groups.values())
 
 
@@ -68,7 +77,7 @@ def _headline_coverages(rows: Sequence[Row]) -> dict[Pair, Row]:
 
     best: dict[Pair, Row] = {}
     for row in rows:
-        pair = (str(row["scope"]["attacker"]), str(row["scope"]["victim"]))
+        pair = _client(row, "attacker"), _client(row, "victim")
         if pair not in best or rank(row) < rank(best[pair]):
             best[pair] = row
     return best
@@ -85,7 +94,7 @@ def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
     if len(victims) > MOST_WIDE:
         return []
     rows = tuple(
-        (attacker, *(_cell(coverages.get((attacker, victim))) for victim in victims))
+        (attacker, *(cell_of(coverages.get((attacker, victim)), share_text) for victim in victims))
         for attacker in attackers
     )
     notes = ("A line is an attacker, a column its victim; intervals stand with the pairs below.",)
@@ -101,43 +110,30 @@ def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
     ]
 
 
-def _cell(row: Row | None) -> str:
-    return NONE if row is None else _percent(row)
-
-
-def _percent(row: Row) -> str:
-    return percent(row["value"])
+def _client(row: Row, role: str) -> str:
+    return str(row["scope"][role])
 
 
 def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
     """Return a line per pair: what came out, and the results of the base and of guessing."""
-    sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in coverages.values()))
-    sets = dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in coverages.values())
-    cells = [
-        {
-            "attacker": attacker,
-            "victim": victim,
-            "model": display_name(SOURCES, row["scope"].get("source")) if len(sources) > 1 else "",
-            "found": format_hits(row),
-            COVERAGE: format_measurement(row),
-            "base": _matching_value(rows, row, "base", _percent),
-            CONTROL: _matching_value(rows, row, "control", format_measurement),
-        }
-        for (attacker, victim), row in coverages.items()
-    ]
-    table = build_table(
+    shown = list(coverages.values())
+    models = list(dict.fromkeys(str(row["scope"].get("source")) for row in shown))
+    sets = list(dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in shown))
+    table = row_table(
         f"Pairs: {title}",
-        cells,
+        shown,
+        {
+            **{role: partial(_client, role=role) for role in PAIR},
+            "model": lambda row: model_name(row) if len(models) > 1 else "",
+            "found": format_hits,
+            COVERAGE: format_measurement,
+            "base": beside(rows, "base"),
+            CONTROL: beside(rows, "control", format_measurement),
+        },
         numeric=("found", COVERAGE, "base", CONTROL),
         notes=(
-            f"Model: {display_name(SOURCES, sources[0])}." if len(sources) == 1 else "",
-            *common_note(f"set {next(iter(sets))}" if len(sets) == 1 else ""),
-            *missing_reasons(coverages.values()),
+            f"Model: {model_name(shown[0])}." if len(models) == 1 else "",
+            *common_note(f"set {sets[0]}" if len(sets) == 1 else ""),
         ),
     )
     return shorten(table, MOST_PAIRS)
-
-
-def _matching_value(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
-    match = comparable_row(rows, row, source)
-    return NONE if match is None else spelt(match)

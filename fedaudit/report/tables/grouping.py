@@ -1,9 +1,9 @@
 """Which measurements share a line of a table: of one variant, of one key, of all clients."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
-from fedaudit.report.query import Row, comparable_row, set_rank, source_rank
+from fedaudit.report.query import Row, comparable_row, group_by, set_rank, source_rank
 
 KEYS = {
     "right": "right key",
@@ -93,9 +93,7 @@ def preferred_source_rows(rows: Sequence[Row]) -> list[Row]:
     That is what came out beyond the base, else of the tuned model. Rows of base and control that
     another one is compared with are left out.
     """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in without_covered_clients(rows):
-        groups.setdefault(scope_without(row, {"source"}), []).append(row)
+    groups = group_by(without_covered_clients(rows), lambda row: scope_without(row, {"source"}))
     best = [min(group, key=source_rank) for group in groups.values()]
     selected = [row for row in best if source_rank(row) < 2 or not _is_baseline(row, best, rows)]
     return order_rows(selected or best)
@@ -131,27 +129,20 @@ def _is_baseline(row: Row, lines: Sequence[Row], rows: Sequence[Row]) -> bool:
 
 
 def worst_rows(
-    rows: Iterable[Row], line: Callable[[Row], object], bad: Callable[[Row], Any]
+    rows: Iterable[Row], line: Callable[[Row], Hashable], bad: Callable[[Row], Any]
 ) -> list[tuple[Row, str]]:
     """Return the worst row of each line, and at which of how many clients it was measured.
 
     `line` names the line of a row, `bad` is higher where it is worse. What was not measured is
     chosen only where nothing of its line was; of rows as bad, the first by scope.
     """
-    groups: dict[object, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(line(row), []).append(row)
-    chosen = [
-        (
-            max(
-                sorted(group, key=lambda row: str(sorted(row["scope"].items()))),
-                key=lambda row: () if row["value"] is None else (bad(row),),
-            ),
-            group,
-        )
-        for group in groups.values()
-    ]
-    return [(row, _client_label(row, group)) for row, group in chosen]
+
+    def worst(group: Sequence[Row]) -> Row:
+        first = sorted(group, key=lambda row: str(sorted(row["scope"].items())))
+        return max(first, key=lambda row: () if row["value"] is None else (bad(row),))
+
+    worst_of = ((worst(group), group) for group in group_by(rows, line).values())
+    return [(row, _client_label(row, group)) for row, group in worst_of]
 
 
 def _client_label(row: Row, group: Sequence[Row]) -> str:

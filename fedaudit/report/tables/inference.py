@@ -6,9 +6,9 @@ from dataclasses import replace
 from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, percent
-from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
+from fedaudit.report.query import Row, group_by
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
+from fedaudit.report.tables.table import NONE, model_name, row_table
 
 PICKED = "accuracy [95 %]"
 
@@ -31,9 +31,7 @@ def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
     """Return one table, or one per number of candidates with a line per variant and key."""
     if not grouping.has_many_lines(rows):
         return [_models(f"Inference: {plugin}", rows)]
-    counts: dict[str, list[Row]] = {}
-    for row in grouping.preferred_source_rows(rows):
-        counts.setdefault(_candidates(row), []).append(row)
+    counts = group_by(grouping.preferred_source_rows(rows), _candidates)
     beside = {"base": keyed.comparison(rows, "base"), "chance": _chance}
     return [
         keyed.keyed_lines(f"Inference: {plugin}, {count} candidates", rows, group, PICKED, beside)
@@ -41,26 +39,21 @@ def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
-    shared, scopes = common_scope(rows)
-    cells = [
-        {
-            "label": str(row["scope"].get("label", NONE)),
-            "model": display_name(SOURCES, row["scope"].get("source")),
-            "candidates": _candidates(row),
-            "right": format_hits(row),
-            PICKED: format_measurement(row),
-            "chance": _chance(row),
-            "where": scope,
-        }
-        for row, scope in zip(rows, scopes, strict=True)
-    ]
-    return build_table(
+def _models(title: str, rows: Sequence[Row], *, labelled: bool = False) -> Table:
+    label = {"label": lambda row: str(row["scope"].get("label", NONE))} if labelled else {}
+    return row_table(
         title,
-        cells,
-        (*columns, "model", "candidates", "right", PICKED, "chance", "where"),
+        rows,
+        {
+            **label,
+            "model": model_name,
+            "candidates": _candidates,
+            "right": format_hits,
+            PICKED: format_measurement,
+            "chance": _chance,
+        },
         numeric=("candidates", "right", PICKED, "chance"),
-        notes=(*common_note(shared), *missing_reasons(rows)),
+        hidden=(),
     )
 
 
@@ -77,7 +70,7 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     if any("key" in row["scope"] for row in selected):
         return keyed.kinds_by_key(title, selected, (note or f"With {fewest} candidates.",))
     group = grouping.single_group(selected) if grouping.has_many_lines(selected) else selected
-    table = _models(title, group, "label")
+    table = _models(title, group, labelled=True)
     return replace(
         table, notes=(*filter(None, (*table.notes, keyed.more_variants(selected), note)),)
     )

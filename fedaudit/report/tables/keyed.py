@@ -8,34 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_hits, format_measurement, percent
-from fedaudit.report.query import SOURCES, Row, common_scope, comparable_row, missing_reasons
+from fedaudit.report.query import Row, common_scope, comparable_row, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
-
-ColumnFormatters = Mapping[str, Callable[[Row], str]]
-"""Formatters of further columns by name; each gets the row that a line is of."""
+from fedaudit.report.tables.table import NONE, Columns, build_table, common_note, model_name
 
 
 def keyed_lines(
-    title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: ColumnFormatters
+    title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: Columns
 ) -> Table:
     """Return a line for each `selected` row among `rows` of one attack (`preferred_source_rows`).
 
     `value` is the name of the column for what was measured.
     """
-    hidden, pooled = (
-        grouping.column_scopes(rows),
-        len(grouping.without_covered_clients(rows)) < len(rows),
-    )
+    hidden = grouping.column_scopes(rows)
+    pooled = len(grouping.without_covered_clients(rows)) < len(rows)
     everybody = {"client"} if all(client_of(row) == EVERYBODY for row in selected) else set()
     shared, scopes = common_scope(selected, {*hidden, *everybody, "detection"})
-    models = list(dict.fromkeys(map(_model, selected)))
+    models = list(dict.fromkeys(map(model_name, selected)))
     cells = [
         {
             "variant": variant_of(row) if "variant" in hidden else "",
             "key": key_text(row),
-            "model": _model(row) if len(models) > 1 else "",
+            "model": model_name(row) if len(models) > 1 else "",
             "found": format_hits(row),
             value: format_measurement(row),
             **{name: formatter(row) for name, formatter in beside.items()},
@@ -95,7 +90,7 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
         ("label", "n", *headers.values(), "base"),
         numeric=("n", *headers.values(), "base"),
         notes=(
-            f"Model: {_model(selected[0])}.",
+            f"Model: {model_name(selected[0])}.",
             *common_note(common_scope(selected, {"key", "adapter", "detection"})[0]),
             *notes,
             _omission_note(rows, selected, keys),
@@ -145,7 +140,3 @@ def _header(name: str) -> str:
     kind, _, adapter = name.partition(": ")
     label = KEYS.get(kind, f"key {kind}" if kind else "value")
     return f"{label}: {adapter}" if adapter else label
-
-
-def _model(row: Row) -> str:
-    return display_name(SOURCES, row["scope"].get("source"))

@@ -11,24 +11,25 @@ from fedaudit.report.kinds.general import tables_of
 from fedaudit.report.kinds.registry import FIRST, is_ours, kind_of, kinds_of
 from fedaudit.report.number_format import count, format_measurement
 from fedaudit.report.pii_categories import category_tables, norm_tables
-from fedaudit.report.query import SEVERITIES, Row, missing_reasons
+from fedaudit.report.query import SEVERITIES, Row
 from fedaudit.report.redaction import is_mask, readable_mask
-from fedaudit.report.tables.comparison import tradeoffs
+from fedaudit.report.tables import tradeoffs
+from fedaudit.report.tables.completion import discoverable, in_discoverable, in_verbatim, verbatim
 from fedaudit.report.tables.costs import costs
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
-from fedaudit.report.tables.extraction.budget import tables as by_budget
-from fedaudit.report.tables.extraction.discoverable import discoverable
-from fedaudit.report.tables.extraction.discoverable import is_shown as in_discoverable
-from fedaudit.report.tables.extraction.evidence import evidence
-from fedaudit.report.tables.extraction.expected import expected
-from fedaudit.report.tables.extraction.overlap import overlaps
-from fedaudit.report.tables.extraction.prompted import candidates, extraction, labels
-from fedaudit.report.tables.extraction.untargeted import leaking_answer_tables, untargeted_tables
-from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
-from fedaudit.report.tables.extraction.verbatim import verbatim
+from fedaudit.report.tables.evidence import evidence
+from fedaudit.report.tables.extraction import (
+    candidates,
+    extraction,
+    labels,
+    leaking_answer_tables,
+    overlaps,
+    untargeted_tables,
+)
 from fedaudit.report.tables.inference import inference
-from fedaudit.report.tables.table import NONE, build_table, format_cell, shorten
+from fedaudit.report.tables.sweeps import by_budget, expected
+from fedaudit.report.tables.table import NONE, build_table, format_cell, row_table, shorten
 from fedaudit.report.tables.utility import keyed_utility_tables, utility
 
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
@@ -88,21 +89,17 @@ def unshown_rows_table(report: Row) -> list[Table]:
         if not ((kind := kind_of(row["kind"])) and kind.shows(row))
         and not any(shows(row) for shows in (in_verbatim, in_discoverable))
     ]
-    table = Table(
-        title="Other measurements",
-        columns=("metric", "by", "value [95 %]", "n", "where"),
-        rows=tuple(
-            (
-                _metric_name(row),
-                row["plugin"],
-                format_measurement(row),
-                count(row),
-                (measurements.scope_text(row, row["scope"]) or NONE),
-            )
-            for row in rows
-        ),
-        numeric=frozenset({"value [95 %]", "n"}),
-        notes=missing_reasons(rows),
+    table = row_table(
+        "Other measurements",
+        rows,
+        {
+            "metric": _metric_name,
+            "by": lambda row: str(row["plugin"]),
+            "value [95 %]": format_measurement,
+            "n": count,
+            "where": lambda row: measurements.scope_text(row, row["scope"]) or NONE,
+        },
+        numeric=("value [95 %]", "n"),
     )
     return [shorten(table, MOST_OTHERS)] if rows else []
 
@@ -185,7 +182,6 @@ def worst_findings(report: Row) -> list[Row]:
 
 
 def _flags(finding: Row) -> bool:
-    """Tell whether a finding is a client that an attribution flags."""
     return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
 
 

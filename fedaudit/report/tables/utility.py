@@ -4,11 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from fedaudit.api.kind import Table
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import count, format_measurement, number
-from fedaudit.report.query import SOURCES, UTILITY, Row, common_scope, missing_reasons
+from fedaudit.report.number_format import count, format_measurement
+from fedaudit.report.query import SOURCES, UTILITY, Row, common_scope, group_by, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, variant_of
-from fedaudit.report.tables.table import NONE, build_table, common_note, display_name
+from fedaudit.report.tables.table import (
+    NONE,
+    build_table,
+    common_note,
+    display_name,
+    model_name,
+    value_text,
+)
 
 Line = tuple[str, str, str, str]
 """Variant, task, model and remaining scope of a line in the ordinary tables."""
@@ -30,12 +37,8 @@ def utility(report: Row) -> list[Table]:
     rows = [row for row in measurements.utility(report) if not _is_deployed(row)]
     is_study = len(grouping.variants_of(rows)) > 1
     rows = grouping.without_covered_clients(rows)
-    plugins = dict.fromkeys(row["plugin"] for row in rows)
-    return [
-        table
-        for plugin in plugins
-        for table in _tables_of([row for row in rows if row["plugin"] == plugin], is_study)
-    ]
+    groups = measurements.by_plugin(rows).values()
+    return [table for group in groups for table in _tables_of(group, is_study)]
 
 
 def _tables_of(rows: Sequence[Row], is_study: bool) -> list[Table]:
@@ -43,14 +46,14 @@ def _tables_of(rows: Sequence[Row], is_study: bool) -> list[Table]:
     shared, scopes = common_scope(rows, {"variant"} if is_study else ())
     lines: dict[Line, dict[str, Row]] = {}
     for row, scope in zip(rows, scopes, strict=True):
-        task, model = str(row["scope"].get("task", NONE)), row["scope"].get("source")
-        line = (variant_of(row) if is_study else "", task, display_name(SOURCES, model), scope)
+        task = str(row["scope"].get("task", NONE))
+        line = (variant_of(row) if is_study else "", task, model_name(row), scope)
         lines.setdefault(line, {})[row["metric"]] = row
-    alike: dict[tuple[str, ...], dict[Line, dict[str, Row]]] = {}
-    for line, by_metric in lines.items():
-        metrics = tuple(name for name in UTILITY if name in by_metric)
-        alike.setdefault(metrics, {})[line] = by_metric
-    return [_utility(metrics, group, shared) for metrics, group in alike.items()]
+    alike = group_by(lines, lambda line: tuple(name for name in UTILITY if name in lines[line]))
+    return [
+        _utility(metrics, {line: lines[line] for line in group}, shared)
+        for metrics, group in alike.items()
+    ]
 
 
 def _utility(
@@ -81,20 +84,16 @@ def _utility(
 
 def _merge_lines(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Return the lines; variants with the same line of a model other than the tuned share one."""
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for line in cells:
+
+    def same(line: dict[str, str]) -> tuple[str, ...]:
         variant = line["variant"] if line["model"] == SOURCES["tuned"] else ""
-        same = (variant, *(text for name, text in line.items() if name != "variant"))
-        groups.setdefault(same, []).append(line)
-    return [
-        {
-            **group[0],
-            "variant": f"{min(line['variant'] for line in group)} and {len(group) - 1} more",
-        }
-        if len(group) > 1
-        else group[0]
-        for group in groups.values()
-    ]
+        return (variant, *(text for name, text in line.items() if name != "variant"))
+
+    def merged(group: Sequence[dict[str, str]]) -> dict[str, str]:
+        first, more = min(line["variant"] for line in group), len(group) - 1
+        return {**group[0], "variant": f"{first} and {more} more"} if more else group[0]
+
+    return [merged(group) for group in group_by(cells, same).values()]
 
 
 def keyed_utility_tables(report: Row) -> list[Table]:
@@ -118,7 +117,7 @@ def keyed_utility_tables(report: Row) -> list[Table]:
                 "adapter": adapter if len(adapters) > 1 else "",
                 "where": scope,
             }
-            cells.setdefault(tuple(line.values()), line).setdefault(_column(row), _value(row))
+            cells.setdefault(tuple(line.values()), line).setdefault(_column(row), value_text(row))
     return [
         build_table(
             "Perplexity under keys",
@@ -166,7 +165,3 @@ def _column(row: Row) -> str:
     if kind in KEYS:
         return KEYS[kind]
     return SHARED if row["scope"].get("adapter") == SHARED else ADAPTER_ALONE
-
-
-def _value(row: Row) -> str:
-    return number(row["value"])

@@ -9,8 +9,8 @@ from fedaudit.report.kinds.registry import FIRST, kinds_of
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
 from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.attribution.methods import attribution_sentence
-from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
+from fedaudit.report.tables.attribution import attribution_sentence
+from fedaudit.report.tables.extraction import group_by_search, precision
 
 Summarizer = Callable[[str, Sequence[Row]], list[str]]
 """A function that describes the rows of one attack, given the attack's name."""
@@ -45,16 +45,13 @@ def attack_summaries(report: Row) -> list[str]:
     sentences = [*attribution_sentence(report), *sentences_of(FIRST, report)]
     for describe, groups in attacks:
         for name, group in groups.items():
-            variant_count = len(grouping.variants_of(group))
-            sentences += (
-                [_study_text(name, variant_count)] if variant_count > 1 else describe(name, group)
-            )
+            if (count := len(grouping.variants_of(group))) > 1:
+                compared = f"on {count} variants; a table below compares them."
+                sentences.append(f"The attack {name} was made {compared}")
+            else:
+                sentences += describe(name, group)
     others = (kind for kind in kinds_of(report) if kind not in FIRST)
     return [*sentences, *sentences_of(others, report)]
-
-
-def _study_text(name: str, variants: int) -> str:
-    return f"The attack {name} was made on {variants} variants; a table below compares them."
 
 
 def _extraction_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
@@ -109,7 +106,6 @@ def _precise(report: Row, best_row: Row) -> Iterator[str]:
 
 
 def _inference_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
-    """Return a sentence for each number of candidates that the attack offered."""
     tuned = [row for row in group if row["scope"].get("source") == "tuned"]
     if not grouping.has_many_lines(group):
         return [_choice_text(report, plugin, group, row, f"in {_share(row)}") for row in tuned]

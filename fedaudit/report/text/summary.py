@@ -6,10 +6,11 @@ from typing import Any
 from fedaudit.api.kind import Kind, is_own_data
 from fedaudit.report import query
 from fedaudit.report.kinds.registry import kind_of_rule, kinds_of
-from fedaudit.report.number_format import NOT_MEASURED, as_percent, number, percent
+from fedaudit.report.number_format import NOT_MEASURED, as_percent, first_of, number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, judgements
 
+MORE = "and {:,} more in report.json"
 MOST_REASONS = 20
 MOST_FILES = 12
 """Of data on a terminal: a study of many federations has hundreds."""
@@ -49,7 +50,9 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
         answers = MIXED_ANSWERS if answer_sets else ATTRIBUTION_ANSWERS
     sentences = [answers[report["verdict"]["status"]]]
     if len(answer_sets) + bool(_attribution(report)) > 1 and report["verdict"]["status"] == "fail":
-        sentences = _failures(report) or sentences
+        failed = [judgement for judgement in judgements(report) if judgement["status"] == "fail"]
+        kinds = kinds_of(report)
+        sentences = list(dict.fromkeys(_failure(j, kinds) for j in failed)) or sentences
     sentences += _error_level(report)
     keyed = any("key" in row["scope"] for _, rows in attacks for row in rows)
     return [sentence for sentence in (unfinished, *sentences, keyed and KEYED) if sentence]
@@ -74,13 +77,6 @@ def _error_level(report: Row) -> list[str]:
         f" {worst['hits']:,} of {worst['n']:,}, whichever strength a mark had (at most"
         f" {percent(worst['high'])} with 95 % confidence)."
     ]
-
-
-def _failures(report: Row) -> list[str]:
-    """Return what each judgement that fails means, every sentence once."""
-    failed = [judgement for judgement in judgements(report) if judgement["status"] == "fail"]
-    kinds = kinds_of(report)
-    return list(dict.fromkeys(_failure(judgement, kinds) for judgement in failed))
 
 
 def _failure(judgement: Row, kinds: Sequence[Kind]) -> str:
@@ -117,12 +113,7 @@ def _rows(report: Row, kind: str) -> list[Row]:
 
 def verdict_reasons(report: Row) -> list[str]:
     """Return why the verdict is as it is: the first reasons, and how many more there are."""
-    reasons = list(report["verdict"]["reasons"])
-    remaining = len(reasons) - MOST_REASONS
-    return [
-        *reasons[:MOST_REASONS],
-        *([f"and {remaining:,} more in report.json"] if remaining > 0 else []),
-    ]
+    return first_of(report["verdict"]["reasons"], MOST_REASONS, MORE)
 
 
 PROMPT_STARTS = {
@@ -149,8 +140,11 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
         ("round", _round(report)),
         ("adapter's effect", _effect(target["effect"]) or (is_prompted and NOT_MEASURED)),
         ("prompt start", _prompt_start(target["beginning"], is_prompted=is_prompted)),
-        *(("data", text) for text in _data_files(report["data"])),
-        ("budget", _budget(report["budget"])),
+        *(("data", text) for text in first_of([*map(_data, report["data"])], MOST_FILES, MORE)),
+        (
+            "budget",
+            ", ".join(f"{number(v)} {k}" for k, v in report["budget"].items() if v is not None),
+        ),
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
     ]
     return [(name, value) for name, value in lines if value]
@@ -169,15 +163,6 @@ def _attributed_facts(report: Row) -> list[tuple[str, str]]:
         ("federation", folder if isinstance(folder, str) else ""),
         ("rounds", f"{len(rounds):,} ({rounds[0]} to {rounds[-1]})" if rounds else ""),
         ("parties", f"{len(parties):,}" if parties else ""),
-    ]
-
-
-def _data_files(files: Sequence[Row]) -> list[str]:
-    """Return the first files of data, and how many more there are."""
-    remaining = len(files) - MOST_FILES
-    return [
-        *(_data(file) for file in files[:MOST_FILES]),
-        *([f"and {remaining:,} more in report.json"] if remaining > 0 else []),
     ]
 
 
@@ -242,11 +227,6 @@ def _data(file: Mapping[str, Any]) -> str:
     unit = f"{file['unit']}{plural}" if "unit" in file else "records"
     records = f"{file['path']}: {file['records']:,} {unit}"
     return f"{records}, annotated by {file['annotation']}" if file["annotation"] else records
-
-
-def _budget(budget: Mapping[str, Any]) -> str:
-    amounts = (f"{number(value)} {name}" for name, value in budget.items() if value is not None)
-    return ", ".join(amounts)
 
 
 def _pairs(table: Mapping[str, Any], prefix: str = "") -> str:

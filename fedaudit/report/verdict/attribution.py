@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.number_format import first_of
 
 PROTOCOL = "fed_attr"
 """The method whose flags are judged; the results of other methods are only shown."""
@@ -128,7 +129,6 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
 
 
 def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
-    """Return the row of a client's highest statistic over all rounds; None if there is none."""
     known_rows = [row for row in rows if _is_client_row(row) and row.value is not None]
     return max(known_rows, key=lambda row: (row.value or 0.0, str(row.scope)), default=None)
 
@@ -210,9 +210,7 @@ def _rank(test: TestedClient) -> tuple[bool, bool, float, str, str, str, str]:
 
 
 def _list_clients(clients: Sequence[TestedClient]) -> str:
-    remaining = len(clients) - MOST_NAMED
-    names = [_client_text(test) for test in clients[:MOST_NAMED]]
-    return ", ".join((*names, *([f"and {remaining:,} more"] if remaining > 0 else [])))
+    return ", ".join(first_of([*map(_client_text, clients)], MOST_NAMED))
 
 
 def _client_text(test: TestedClient) -> str:

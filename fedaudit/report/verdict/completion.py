@@ -4,7 +4,7 @@ A model that learned a task answers it better than its base even for records tha
 the gain on the victim's pairs is compared with the gain on held-out pairs of the same tasks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from fedaudit.api.completion import (
     BEYOND_HELD_OUT,
@@ -16,7 +16,7 @@ from fedaudit.api.completion import (
 )
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Measurement
-from fedaudit.report.query import scope_words
+from fedaudit.report.query import row_name
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
 """Values of scope.key for prompts with a valid key, and of scope.records for the attacker's own
@@ -60,13 +60,10 @@ def judge_completion(
     adjusted = iter(holm([*values, *other_p_values]))
     level = COMPLETION_LEVEL / max(1, len(values) + len(other_p_values))
     return [
-        Judgement(*_judge(row, _next(adjusted, test), test, rows, level), RULE, row, LIMIT)
+        Judgement(*_judge(row, p, test, rows, level), RULE, row, LIMIT)
         for row, test in tests
+        for p in [next(adjusted) if test is not None and test.value is not None else None]
     ]
-
-
-def _next(adjusted: Iterator[float], test: Measurement | None) -> float | None:
-    return next(adjusted) if test is not None and test.value is not None else None
 
 
 def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -98,7 +95,7 @@ def _judge(
     rows: Sequence[Measurement],
     level: float,
 ) -> StatusReason:
-    name = f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
+    name = row_name(row)
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: Rouge-L beyond the base was not measured: {why}."
@@ -196,16 +193,15 @@ def _same_prompts_row(
     row: Measurement, source: str, metric: str, rows: Sequence[Measurement]
 ) -> Measurement | None:
     """Return the row of `source` on the same prompts."""
-    scope = {key: value for key, value in row.scope.items() if key not in _TEST_KEYS}
-    for candidate in rows:
-        candidate_scope = {
-            key: value for key, value in candidate.scope.items() if key not in _TEST_KEYS
-        }
-        identity = candidate.plugin, candidate.metric, candidate.scope.get("source")
-        if (identity, candidate_scope) == ((row.plugin, metric, source), scope):
-            return candidate
-    return None
 
+    def prompts(candidate: Measurement) -> dict[str, object]:
+        return {key: v for key, v in candidate.scope.items() if key not in _TEST_KEYS}
 
-def _scope_text(scope: Mapping[str, object]) -> str:
-    return ", ".join(scope_words(k, v) for k, v in scope.items() if k != "source")
+    fits = (
+        candidate
+        for candidate in rows
+        if (candidate.plugin, candidate.metric) == (row.plugin, metric)
+        and candidate.scope.get("source") == source
+        and prompts(candidate) == prompts(row)
+    )
+    return next(fits, None)

@@ -9,6 +9,7 @@ from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.pii.taxonomy import category, taxonomy
 from fedaudit.report.kinds.registry import class_of
 from fedaudit.report.number_format import as_percent
+from fedaudit.report.query import rows_like
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.extraction import NEW
 from fedaudit.report.verdict.leak import CAME_OUT
@@ -146,13 +147,10 @@ def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | 
 
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
-    scope = {**row.scope, "source": "control"}
-    counted = [
-        (o.hits, o.n)
-        for o in rows
-        if (o.plugin, o.metric) == (row.plugin, row.metric) and dict(o.scope) == scope
-    ]
-    guessed = max((upper_bound(h, n) for h, n in counted if h is not None and n), default=0.0)
+    controls = rows_like(row, rows, source="control")
+    guessed = max(
+        (upper_bound(o.hits, o.n) for o in controls if o.hits is not None and o.n), default=0.0
+    )
     p = binomial_p_value(row.hits, row.n, min(1.0, max(most, guessed)))
     return Test(_name(row), p, _count_text(row), "more than its limit")
 

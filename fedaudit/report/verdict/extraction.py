@@ -12,7 +12,7 @@ from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.kind import Test
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
-from fedaudit.report.query import scope_words
+from fedaudit.report.query import row_name
 from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, KindEvidence, Leak, count, count_hits
 
 ANSWERS = "efficiency"
@@ -99,7 +99,6 @@ def _comparison_key(row: Measurement, *source_and_sides: object) -> object:
 
 
 def _is_judged(row: Measurement, counts: Sequence[Measurement]) -> bool:
-    """Tell whether a row is about the set of targets that is judged, among the attack's counts."""
     new = (r for r in counts if r.scope.get("source") == NEW)
     alike = {r.scope.get("set") for r in new if r.metric == row.metric}
     judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
@@ -116,21 +115,21 @@ def _leak(
         _matching_row(row, source, comparable)
         for source in ("base", "control", HELD_OUT, "base-not-tuned")
     )
-    trouble = _trouble(row, base, control, held_out)
+    name, trouble = row_name(row, "set"), _trouble(row, base, control, held_out)
     by_test = attack.tests
     lost = (lost or base) if not trouble and "leak" not in by_test else None
     tests: list[Test] = []
     if not trouble and base is not None and control is not None:
         p = _leak_p_value(row, base, control, held_out, lost, by_test)
         others = "base, control and held-out records" if held_out else "base and control"
-        tests.append(Test(_name(row), p, count(row), f"more than {others} explain"))
+        tests.append(Test(name, p, count(row), f"more than {others} explain"))
     kinds = _kinds(row, attack, control)
     string = _string_p_value(row, by_test, findings)
     if string is not None and base is not None:
         hard = "one of them so hard to guess that it alone proves a leak"
-        tests.append(Test(f"{_name(row)}, by string", string, count(row), hard))
+        tests.append(Test(f"{name}, by string", string, count(row), hard))
     return Leak(
-        _name(row),
+        name,
         row,
         base,
         control,
@@ -224,12 +223,6 @@ def _kind(label: str, n: int, alike: Sequence[Measurement], metric: str) -> Kind
         known_score=known_score.low if known_score else None,
         known_scored=(known_score.n or 0) if known_score else 0,
     )
-
-
-def _name(row: Measurement) -> str:
-    """Return a row's attack, attacker and victim in words."""
-    where = ", ".join(scope_words(k, v) for k, v in row.scope.items() if k not in ("source", "set"))
-    return f"{row.plugin} ({where})" if where else row.plugin
 
 
 def _leak_p_value(

@@ -6,7 +6,7 @@ from fedaudit.api.kind import Judgement, Test
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
-from fedaudit.report.query import scope_words
+from fedaudit.report.query import row_name, rows_like
 
 RULE = "inference"
 
@@ -33,15 +33,14 @@ def _test_against_base(
 ) -> Test | None:
     from fedaudit.metrics.significance import Stratum, binomial_tail, stratified_p_value
 
-    same = {**row.scope, "source": "base"}
-    base = next((o for o in rows if o.plugin == row.plugin and dict(o.scope) == same), None)
+    base = next(iter(rows_like(row, rows, source="base")), None)
     if base is None:
         return None
     hits, n, base_hits, base_n = row.hits, row.n, base.hits, base.n
     if hits is None or base_hits is None or not n or not base_n or hits > n or base_hits > base_n:
         return None
     p = stratified_p_value([Stratum(hits, n, base_hits, base_n)])
-    alike = [o for o in chances if o.plugin == row.plugin and dict(o.scope) == dict(row.scope)]
+    alike = rows_like(row, chances, "inference_chance")
     chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
     if 0 < chance <= 1:
         p = max(p, binomial_tail(hits, n, chance))
@@ -82,9 +81,3 @@ def _judge(row: Measurement, test: Test | None, p: float | None, policy: Policy)
 def choice_text(row: Measurement) -> str:
     """Return in words how often the tuned model picked the truth."""
     return f"the tuned model picked {row.value:.2%} of the masked PII (at least {row.low:.2%})"
-
-
-def row_name(row: Measurement) -> str:
-    """Return in words which attack measured a row, and under which scope."""
-    where = ", ".join(scope_words(k, v) for k, v in row.scope.items() if k != "source")
-    return f"{row.plugin} ({where})" if where else row.plugin

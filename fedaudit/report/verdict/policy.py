@@ -20,6 +20,7 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_in, rows_of
 from fedaudit.report.kinds.source import Source
 from fedaudit.report.number_format import as_percent
+from fedaudit.report.query import row_name
 from fedaudit.report.verdict import (
     attribution,
     completion,
@@ -358,7 +359,10 @@ def _missing_evidence(
     own_data = any(row.metric in CAME_OUT and is_own_data(row.scope) for row in totals)
     enough = leaks or (judgements and not extracted) or (attributed and not attacks)
     # Extraction of only the attacker's own records is never a pass, whatever else was judged.
-    return [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
+    if enough and (extracted or not own_data):
+        return []
+    reasons = _reasons_for_nothing(extracted, attacks, _own_kinds(totals))
+    return [Judgement("inconclusive", reason, MISSING, None, "measured") for reason in reasons]
 
 
 def _sort_keys(value: Any) -> Any:
@@ -381,8 +385,7 @@ def _gate_failures(measurements: Iterable[Measurement]) -> list[Judgement]:
     return [
         Judgement(
             "fail",
-            f"{inference.row_name(row)}: {row.hits:,} of {row.n:,} attempts opened the gate "
-            "without its key.",
+            f"{row_name(row)}: {row.hits:,} of {row.n:,} attempts opened the gate without its key.",
             "gate",
             row,
             "no attempt",
@@ -390,14 +393,6 @@ def _gate_failures(measurements: Iterable[Measurement]) -> list[Judgement]:
         for row in measurements
         if (row.kind, row.metric) == ("defense", "fpr") and "attempt" in row.scope and row.hits
     ]
-
-
-def _nothing(
-    rows: Sequence[Measurement], attacks: Sequence[Measurement], totals: Sequence[Measurement]
-) -> list[Judgement]:
-    """Return why nothing is judged in `rows`; `attacks` and `totals` say what else is there."""
-    reasons = _reasons_for_nothing(rows, attacks, _own_kinds(totals))
-    return [Judgement("inconclusive", reason, MISSING, None, "measured") for reason in reasons]
 
 
 def _reasons_for_nothing(

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fedaudit.api.kind import Row
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.kinds.registry import unknown_kinds
 from fedaudit.report.verdict.attribution import unfounded_accusations
 from fedaudit.report.verdict.criteria import DEFAULT, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
-
-Row = Mapping[str, Any]
 
 UNRELIABLE = "Do not rely on this report"
 COMPARED_KEYS = ("reasons", "level", "tests", "detectable")
@@ -62,7 +61,6 @@ def recheck(report: Row) -> RecheckedVerdict:
 
 
 def _compare(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
-    """Compare a verdict with the one that was made anew."""
     if stated["status"] != recomputed["status"]:
         return RecheckedVerdict(
             False, _contradiction_text(stated, recomputed), "its own measurements contradict it"

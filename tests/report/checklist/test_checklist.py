@@ -15,7 +15,7 @@ from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.validity import ReportOwner, issued, ownership
 from fedaudit.report.redaction import Redactor
-from fedaudit.report.tables.comparison.defenses import defense_tables
+from fedaudit.report.tables.defense import defense_tables
 from fedaudit.report.verdict.recheck import recheck
 
 

@@ -14,8 +14,8 @@ from fedaudit.api.kind import Table
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.terminal import _share_out, print_tables, render
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution.methods import attribution
-from fedaudit.report.tables.extraction import prompted
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.extraction import extraction as extraction_tables
 
 
 def printed(report, **options):
@@ -148,7 +148,7 @@ def test_no_word_of_a_table_is_broken(kind, width):
 def test_sets_with_the_same_number_share_a_line():
     hits = {"all": 3, "prefix-disjoint": 3, "exclusive": 2}
     rows = [coverage(count, 10, source="tuned", set=name) for name, count in hits.items()]
-    [table] = prompted.extraction(replace(example(), measurements=rows).to_json())
+    [table] = extraction_tables(replace(example(), measurements=rows).to_json())
     assert [line[1:3] for line in table.rows] == [("all, disjoint", "3 / 10"), ("judged", "2 / 10")]
 
 

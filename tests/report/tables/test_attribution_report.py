@@ -43,7 +43,7 @@ from fedaudit.report.charts import z_by_round
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
-from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY

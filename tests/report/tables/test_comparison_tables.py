@@ -2,8 +2,7 @@
 
 from fedaudit.report.baseline import BaselineComparison
 from fedaudit.report.comparison import LeakChange, ReportComparison
-from fedaudit.report.tables.comparison.baseline import baseline_tables
-from fedaudit.report.tables.comparison.two_reports import comparison_tables
+from fedaudit.report.tables.comparison import baseline_tables, comparison_tables
 
 
 def test_what_a_comparison_cuts_is_said_to_be_where_it_is():

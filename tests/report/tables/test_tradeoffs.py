@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.config.profile import parse
 from fedaudit.report.charts import privacy_utility
-from fedaudit.report.tables.comparison import tradeoffs
+from fedaudit.report.tables import tradeoffs
 
 COLUMNS = [
     {"title": "extracted", "metric": "coverage", "plugin": "contextual",

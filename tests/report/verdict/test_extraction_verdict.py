@@ -17,7 +17,7 @@ from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import annex, cyclonedx, html
 from fedaudit.report.tables import overview
-from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.evidence import headline
 from fedaudit.report.verdict import extraction, recheck
 from fedaudit.report.verdict.extraction import find_leaks, p_value_from_counts
 from fedaudit.report.verdict.leak import Leak

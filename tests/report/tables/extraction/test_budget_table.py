@@ -18,7 +18,7 @@ from fedaudit.report.document import validate
 from fedaudit.report.query import total_coverages
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
-from fedaudit.report.tables.extraction import budget
+from fedaudit.report.tables.sweeps import sweeps
 from fedaudit.report.verdict.policy import verdict
 
 BUDGETS = {1: 0, 2: 1, 5: 1, 10: 2, 20: 4, 40: 8}
@@ -96,7 +96,7 @@ def test_a_sweep_is_no_total_and_is_not_judged():
 def test_labels_are_left_to_the_file():
     rows = [*swept(), *swept(label="PERSON"), *swept(category="Identity")]
     assert overview.attack_tables(report(rows))[0] == overview.attack_tables(report(swept()))[0]
-    assert [one.name for one in budget.sweeps(report(rows))] == ["contextual"]
+    assert [one.name for one in sweeps(report(rows))] == ["contextual"]
 
 
 def test_the_first_variant_is_shown_and_every_key():
@@ -105,7 +105,7 @@ def test_the_first_variant_is_shown_and_every_key():
         for variant, key in product(("a", "b"), ("right", "none"))
         for row in swept(variant=variant, key=key, factor=2 if variant == "b" else 1)
     ]
-    found = budget.sweeps(report(rows))
+    found = sweeps(report(rows))
     assert [one.name for one in found] == ["contextual, right key", "contextual, no key"]
     assert {row["scope"]["variant"] for one in found for row in one.coverage} == {"a"}
 

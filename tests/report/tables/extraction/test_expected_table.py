@@ -7,7 +7,7 @@ from gated_report import printed, rate, report, table, titles
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import html
-from fedaudit.report.tables.extraction import budget
+from fedaudit.report.tables.sweeps import sweeps
 from fedaudit.report.verdict import policy
 
 EXACT = {"set": "all", "estimator": "exact"}
@@ -73,7 +73,7 @@ def test_the_table_has_a_line_for_every_number_of_samples():
 def test_they_are_no_sweep_by_budget_and_stand_in_no_other_table():
     made = report(rows())
     validate(made)
-    assert not budget.sweeps(made)
+    assert not sweeps(made)
     assert not any("Other" in title or "by budget" in title for title in titles(rows()))
     assert "~9.75 / 50" in "\n".join(printed(rows(), 120))
     assert "Expected by samples" in html.render(made)

@@ -4,7 +4,7 @@ import pytest
 from study_report import study_report
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.tables.extraction.overlap import overlaps
+from fedaudit.report.tables.extraction import overlaps
 
 
 def pair(hits, n, **scope):

@@ -3,7 +3,7 @@
 import pytest
 from example_report import number
 
-from fedaudit.report.tables.extraction.verbatim import verbatim
+from fedaudit.report.tables.completion import verbatim
 
 
 def notes(**scope):

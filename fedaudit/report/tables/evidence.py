@@ -13,24 +13,18 @@ MOST_TESTS = 20
 def evidence(report: Row) -> list[Table]:
     """Return the p value of every test, the smallest first; reports without tests have no table."""
     verdict = report["verdict"]
-    tests = sorted(verdict.get("tests", ()), key=_rank)
+    tests = sorted(verdict.get("tests", ()), key=lambda t: (t["adjusted"], t["p"], t["name"]))
     if not tests:
         return []
+    over = f", adjusted for {len(tests):,} tests (Holm)" if len(tests) > 1 else ""
+    rule = f"Fails at p = {number(verdict['level'])} or less{over}."
     table = Table(
         title="Evidence",
         columns=("test", "p", "adjusted p"),
         rows=tuple((test["name"], number(test["p"]), number(test["adjusted"])) for test in tests),
         numeric=frozenset({"p", "adjusted p"}),
         notes=tuple(
-            filter(
-                None,
-                (
-                    _rule(verdict, len(tests)),
-                    detectable_text(report),
-                    *_beyond(report),
-                    *_shared(report),
-                ),
-            )
+            filter(None, (rule, detectable_text(report), *_beyond(report), *_shared(report)))
         ),
     )
     return [shorten(table, MOST_TESTS)]
@@ -48,15 +42,6 @@ def headline(report: Row, checked: RecheckedVerdict = FINE) -> str:
     if verdict["status"] != "pass" or detectable_rate is None:
         return str(verdict["status"])
     return f"pass (a leak of {percent(detectable_rate)} of the targets would have been seen)"
-
-
-def _rank(test: Row) -> tuple[float, float, str]:
-    return test["adjusted"], test["p"], test["name"]
-
-
-def _rule(verdict: Row, count: int) -> str:
-    over = f", adjusted for {count:,} tests (Holm)" if count > 1 else ""
-    return f"Fails at p = {number(verdict['level'])} or less{over}."
 
 
 def detectable_text(report: Row) -> str:

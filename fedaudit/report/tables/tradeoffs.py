@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_measurement
-from fedaudit.report.query import Row
+from fedaudit.report.query import Row, group_by
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import NONE, build_table
+from fedaudit.report.tables.table import build_table, cell_of
 
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
@@ -40,11 +40,7 @@ def _is_column(value: object) -> bool:
 
 def rows_by_variant(report: Row) -> dict[str, list[Row]]:
     """Return the measurements of each variant, in the study's order."""
-    variants: dict[str, list[Row]] = {}
-    for row in report["measurements"]:
-        if name := variant_of(row):
-            variants.setdefault(name, []).append(row)
-    return variants
+    return group_by(filter(variant_of, report["measurements"]), variant_of)
 
 
 def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
@@ -107,16 +103,19 @@ def tables(report: Row) -> list[Table]:
 
 def tradeoff_table(report: Row, columns: Sequence[Row]) -> Table:
     """Return a line for each variant with these columns, and whether it is on the front."""
-    every = rows_by_variant(report)
     front = pareto_front(axis_values(report))
-    lines = []
-    for name, rows in every.items():
-        cells = {str(column["title"]): find_measurement(rows, column) for column in columns}
-        written = {
-            title: NONE if cell is None else _format_cell(cell) for title, cell in cells.items()
-        }
-        lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
     titles = tuple(str(column["title"]) for column in columns)
+    lines = [
+        {
+            "variant": name,
+            **{
+                str(column["title"]): cell_of(find_measurement(rows, column), _format_cell)
+                for column in columns
+            },
+            FRONT: "yes" if name in front else "",
+        }
+        for name, rows in rows_by_variant(report).items()
+    ]
     return build_table(
         TITLE,
         lines,
