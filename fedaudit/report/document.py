@@ -28,8 +28,6 @@ from fedaudit.system.outputs import REPORT, write_output
 
 if TYPE_CHECKING:
     import pandas as pd
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCHEMA_VERSION = "1.0"
 OPTIONAL = ("context", "coverage", "defenses")
@@ -274,9 +272,10 @@ COUNTS = ("n", "hits")
 """Columns of integers, some of which may be missing."""
 
 
-def scope_columns(measurements: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return all keys of the measurements' scopes, sorted."""
-    return sorted({name for row in measurements for name in row["scope"]})
+def flat_columns(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of what `flat_rows` has in each row: all keys of scopes, sorted, last."""
+    names = sorted({name for row in document["measurements"] for name in row["scope"]})
+    return [*FIELDS, *(f"scope.{name}" for name in names)]
 
 
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -284,10 +283,10 @@ def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     A key that a measurement does not have is None, as is a value that could not be measured.
     """
-    columns = scope_columns(document["measurements"])
+    scoped = [column.removeprefix("scope.") for column in flat_columns(document)[len(FIELDS) :]]
     return [
         {name: row[name] for name in FIELDS}
-        | {f"scope.{name}": row["scope"].get(name) for name in columns}
+        | {f"scope.{name}": row["scope"].get(name) for name in scoped}
         for row in document["measurements"]
     ]
 
@@ -300,7 +299,5 @@ def data_frame(document: Mapping[str, Any]) -> "pd.DataFrame":
         raise UsageError(
             "There is no pandas: pip install pandas, or take rows(), which are dicts."
         ) from None
-    rows = flat_rows(document)
-    columns = [*FIELDS, *(f"scope.{name}" for name in scope_columns(document["measurements"]))]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(flat_rows(document), columns=flat_columns(document))
     return frame.astype(dict.fromkeys(COUNTS, "Int64"))

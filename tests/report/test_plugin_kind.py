@@ -14,7 +14,7 @@ from rich.console import Console
 from fedaudit.api.errors import PluginError
 from fedaudit.api.records import Measurement
 from fedaudit.report.baseline import compare_with_baseline
-from fedaudit.report.checklist.claims import claims
+from fedaudit.report.checklist.questions import claims
 from fedaudit.report.comparison import compare
 from fedaudit.report.kinds import registry
 from fedaudit.report.renderers import annex, csv_table, cyclonedx, html, markdown, sarif, terminal

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fedaudit.report.checklist import leaks
-from fedaudit.report.checklist.measured import defence
+from fedaudit.report.checklist.questions import defence
 from fedaudit.report.kinds.registry import kinds_of
 from fedaudit.report.number_format import first_of
 from fedaudit.report.query import Row, group_by

@@ -140,8 +140,14 @@ class Membership(Kind):
         every = [(key, row) for key, group in groups.items() for row in group]
         missing = {key for key, row in every if row.value is None}
         adjusted = holm([1.0 if row.value is None else row.value for _, row in every])
-        return [
-            _judge(
+        share = FPR + policy.detectable
+        limit = (
+            f"no proof at p = {policy.level:g} that members can be recognised, and surely fewer "
+            f"than {as_percent(share)} of them recognised with {FPR:.0%} false alarms"
+        )
+        judged = []
+        for key, group in groups.items():
+            outcome = _status(
                 group,
                 [p for (k, _), p in zip(every, adjusted, strict=True) if k == key],
                 [row for row in rows if row not in tests and _attack_key(row) == key],
@@ -149,8 +155,8 @@ class Membership(Kind):
                 missing=key in missing,
                 needed=policy.level / len(every),
             )
-            for key, group in groups.items()
-        ]
+            judged.append(Judgement(*outcome, "membership", group[0], limit))
+        return judged
 
     def decides(self, row: Row) -> bool:
         """Tell whether a row is one of the tests that are judged."""
@@ -225,23 +231,6 @@ _OF_ROWS = {"test", "fpr", "groups", "beside"}
 def _attack_key(row: Measurement) -> tuple[str, ...]:
     scope = ((k, str(v)) for k, v in row.scope.items() if k not in _OF_ROWS)
     return (row.plugin, *(f"{key} {value}" for key, value in sorted(scope)))
-
-
-def _judge(
-    tests: Sequence[Measurement],
-    adjusted: Sequence[float],
-    bounds: Sequence[Measurement],
-    policy: Policy,
-    *,
-    missing: bool,
-    needed: float,
-) -> Judgement:
-    status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
-    limit = (
-        f"no proof at p = {policy.level:g} that members can be recognised, and surely fewer than "
-        f"{as_percent(FPR + policy.detectable)} of them recognised with {FPR:.0%} false alarms"
-    )
-    return Judgement(status, reason, "membership", tests[0], limit)
 
 
 def _status(

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from fedaudit.api.kind import Table
 from fedaudit.report.checklist import brief, leaks
 from fedaudit.report.checklist.measures import measures
-from fedaudit.report.checklist.questions import QUESTIONS, answers
-from fedaudit.report.checklist.stated import RESISTANCE
+from fedaudit.report.checklist.questions import QUESTIONS, RESISTANCE, answers
 from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
 from fedaudit.report.kinds.persons import Persons
 from fedaudit.report.pii_categories import norm_tables

@@ -5,7 +5,7 @@ import io
 import json
 from typing import Any
 
-from fedaudit.report.document import FIELDS, scope_columns
+from fedaudit.report.document import flat_columns, flat_rows
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 
@@ -18,14 +18,10 @@ def render(report: Row) -> str:
 
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
-    rows = report["measurements"]
-    columns = scope_columns(rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*FIELDS, *(_cell(f"scope.{name}") for name in columns)])
-    for row in rows:
-        scope = (row["scope"].get(name) for name in columns)
-        writer.writerow([*(_cell(row[name]) for name in FIELDS), *map(_cell, scope)])
+    writer.writerow(map(_cell, flat_columns(report)))
+    writer.writerows(map(_cell, row.values()) for row in flat_rows(report))
     return out.getvalue()
 
 

@@ -15,10 +15,8 @@ from fedaudit import __version__
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.answer import result
 from fedaudit.report.checklist.attackers import headline_totals
-from fedaudit.report.checklist.claims import AssessedClaim, claims
 from fedaudit.report.checklist.measures import measures
-from fedaudit.report.checklist.questions import questions
-from fedaudit.report.checklist.stated import RESISTANCE
+from fedaudit.report.checklist.questions import RESISTANCE, AssessedClaim, claims, questions
 from fedaudit.report.checklist.validity import NOT_OWNED, ReportOwner
 from fedaudit.report.comparison import row_key
 from fedaudit.report.query import Row

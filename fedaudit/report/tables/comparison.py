@@ -2,7 +2,7 @@
 
 from fedaudit.api.kind import Table
 from fedaudit.report.baseline import BaselineComparison, MetricChange
-from fedaudit.report.comparison import ReportComparison, RowDifference
+from fedaudit.report.comparison import LeakChange, ReportComparison, RowDifference
 from fedaudit.report.number_format import format_difference, format_value, number
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
@@ -46,15 +46,7 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
     leaks = Table(
         title="Leaks",
         columns=("by", "kind", *LEAKS, "p"),
-        rows=tuple(
-            (
-                make_visible(leak.measurement),
-                make_visible(leak.label),
-                *(f"{getattr(leak, name):,}" for name in LEAKS),
-                number(leak.p),
-            )
-            for leak in comparison.leaks
-        ),
+        rows=tuple((*_leak_cells(leak), number(leak.p)) for leak in comparison.leaks),
         numeric=frozenset({*LEAKS, "p"}),
         notes=(
             "p: two-sided, how often chance parts appeared and gone as unevenly. Neither it nor"
@@ -62,6 +54,11 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
         ),
     )
     return [shorten(table, MAX_ROWS, REST) for table in (numbers, leaks) if table.rows]
+
+
+def _leak_cells(leak: LeakChange) -> tuple[str, ...]:
+    names = (make_visible(leak.measurement), make_visible(leak.label))
+    return (*names, *(f"{getattr(leak, name):,}" for name in LEAKS))
 
 
 def _line(change: RowDifference) -> tuple[str, ...]:
@@ -95,14 +92,7 @@ def baseline_tables(comparison: BaselineComparison) -> list[Table]:
     leaks = Table(
         title="Leaks against the baseline",
         columns=("by", "kind", "new", "gone", "stayed"),
-        rows=tuple(
-            (
-                make_visible(leak.measurement),
-                make_visible(leak.label),
-                *(f"{count:,}" for count in (leak.appeared, leak.went, leak.stayed)),
-            )
-            for leak in sorted(comparison.leaks, key=lambda leak: -leak.appeared)
-        ),
+        rows=tuple(map(_leak_cells, sorted(comparison.leaks, key=lambda leak: -leak.appeared))),
         numeric=frozenset({"new", "gone", "stayed"}),
         notes=(VERIFIED,),
     )

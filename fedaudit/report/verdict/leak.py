@@ -374,8 +374,22 @@ class Leak:
         return 1 - upper_bound(n - count_hits(self.row), n, 1 - confidence) if n else 0.0
 
     def upper_bound(self, confidence: float) -> float:
-        """Return the one-sided upper bound of the share that came out."""
-        return _upper_bound(self.row, confidence)
+        """Return the one-sided upper bound of the share that came out.
+
+        If hits were not counted, the bound is the row's own, which has 97.5 % confidence; for
+        higher confidence its distance from the value is scaled up by the normal distribution.
+        """
+        from statistics import NormalDist
+
+        from fedaudit.metrics.significance import upper_bound
+
+        row = self.row
+        if row.hits is not None and row.n:
+            return upper_bound(row.hits, row.n, 1 - confidence)
+        if row.high is None or row.value is None:
+            return 1.0
+        scale = NormalDist().inv_cdf(max(confidence, 0.975)) / NormalDist().inv_cdf(0.975)
+        return min(1.0, row.value + scale * (row.high - row.value))
 
 
 def count(row: Measurement) -> str:
@@ -393,21 +407,3 @@ def count_hits(row: Measurement) -> int:
     if row.hits is not None:
         return row.hits
     return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
-
-
-def _upper_bound(row: Measurement, confidence: float) -> float:
-    """Return the one-sided upper bound of the share that came out.
-
-    If hits were not counted, the bound is the row's own, which has 97.5 % confidence; for higher
-    confidence its distance from the value is scaled up by the normal distribution.
-    """
-    from statistics import NormalDist
-
-    from fedaudit.metrics.significance import upper_bound
-
-    if row.hits is not None and row.n:
-        return upper_bound(row.hits, row.n, 1 - confidence)
-    if row.high is None or row.value is None:
-        return 1.0
-    scale = NormalDist().inv_cdf(max(confidence, 0.975)) / NormalDist().inv_cdf(0.975)
-    return min(1.0, row.value + scale * (row.high - row.value))

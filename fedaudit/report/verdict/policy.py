@@ -129,8 +129,13 @@ def _judged_leaks(joint: JointTests, policy: Policy) -> list[tuple[Leak, Judgeme
         failed = [(test, p) for test, p in failed if p <= policy.level]
         if failed:
             outcome = _proven_status(leak, failed, policy)
-        elif unexplained := [test for test in leak.tests if test.p <= policy.level]:
-            outcome = _unexplained_status(leak, unexplained[0], joint)
+        elif test := next((test for test in leak.tests if test.p <= policy.level), None):
+            reason = (
+                f"{leak.name}: {test.subject}, {test.finding} taken by itself (p = {test.p:.2g}), "
+                f"but not among all {len(joint.tests):,} tests of this report "
+                f"({joint.p_by_test[id(test)]:.2g})."
+            )
+            outcome = "inconclusive", reason
         else:
             outcome = leak.status_without_leak(joint.level, policy)
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
@@ -182,14 +187,6 @@ def _proven_status(
     if most <= policy.max_leak:
         return "pass", f"{within}, and it is surely no more than {most:.2%}."
     return "inconclusive", f"{within}, and it may be up to {most:.2%}."
-
-
-def _unexplained_status(leak: Leak, test: Test, joint: JointTests) -> tuple[str, str]:
-    """Return the status of a leak whose p value is low by itself and not among all tests."""
-    return "inconclusive", (
-        f"{leak.name}: {test.subject}, {test.finding} taken by itself (p = {test.p:.2g}), but not "
-        f"among all {len(joint.tests):,} tests of this report ({joint.p_by_test[id(test)]:.2g})."
-    )
 
 
 def _requester(row: Measurement) -> dict[str, str]:

@@ -10,7 +10,7 @@ from example_report import coverage, example, extraction, number
 
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.checklist import leaks, stated
+from fedaudit.report.checklist import leaks, questions
 from fedaudit.report.checklist.brief import brief, byline, kind_name
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import ReportOwner
@@ -155,7 +155,7 @@ def test_what_the_server_finds_out_is_told_though_it_is_not_judged():
     assert line[1] == "source"
     assert "30 of 40" in line[-1]
     assert leaks.likelihood(report).rows[0][3] == "0.365"
-    assert stated.attackers(report).text != "Nothing was measured from any attacker's position."
+    assert questions.attackers(report).text != "Nothing was measured from any attacker's position."
     report = example(verdict=None, measurements=[SOURCE, *FEW]).to_json()
     assert facts(report)["Who could do it"] == f"Not settled for contextual. {sentence}"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.checklist import attackers, leaks, stated
+from fedaudit.report.checklist import attackers, leaks, questions
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.validity import ReportOwner, issued, ownership
@@ -75,7 +75,7 @@ def test_what_zero_means_is_not_asked_where_a_leak_was_found():
     report = plain()
     report["verdict"]["detectable"] = 1.0
     assert report["verdict"]["status"] == "fail"
-    assert said(report)[19].text == stated.FOUND
+    assert said(report)[19].text == questions.FOUND
     report["verdict"]["status"] = "inconclusive"
     assert "Too little was looked for" in said(report)[19].text
 

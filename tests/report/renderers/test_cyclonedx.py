@@ -20,8 +20,7 @@ from jsonschema import Draft7Validator
 from referencing import Registry, Resource
 
 from fedaudit.api.policy import Policy
-from fedaudit.report.checklist.claims import claims
-from fedaudit.report.checklist.questions import QUESTIONS
+from fedaudit.report.checklist.questions import QUESTIONS, claims
 from fedaudit.report.checklist.validity import ReportOwner
 from fedaudit.report.renderers.cyclonedx import render
 

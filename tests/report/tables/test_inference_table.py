@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedaudit.api.records import Measurement
 from fedaudit.report.checklist.leaks import likelihood
-from fedaudit.report.checklist.measured import attributes
+from fedaudit.report.checklist.questions import attributes
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import terminal
 from fedaudit.report.tables import overview

@@ -6,8 +6,7 @@ import pytest
 from gated_report import rate, report, table, unasked, verbatim
 
 from fedaudit.report.checklist.attackers import position_of
-from fedaudit.report.checklist.claims import AssessedClaim
-from fedaudit.report.checklist.questions import QUESTIONS, answers
+from fedaudit.report.checklist.questions import QUESTIONS, AssessedClaim, answers
 from fedaudit.report.text.attacks import attack_summaries
 
 TITLE = "Answers in ordinary use that hold a string of the records: benign"
