@@ -282,18 +282,15 @@ def printed(rows, width=80):
     return lines[lines.index("") + 1 :]
 
 
-def table(rows, title):
+def tables(rows):
     document = report(rows)
-    [found] = [
-        one
-        for one in (*overview.attack_tables(document), *overview.other_tables(document))
-        if one.title == title
-    ]
+    return [*overview.attack_tables(document), *overview.other_tables(document)]
+
+
+def table(rows, title):
+    [found] = [one for one in tables(rows) if one.title == title]
     return found
 
 
 def titles(rows):
-    document = report(rows)
-    return [
-        one.title for one in (*overview.attack_tables(document), *overview.other_tables(document))
-    ]
+    return [one.title for one in tables(rows)]

@@ -64,7 +64,7 @@ def test_reports_read_as_they_should(path, golden):
     golden(path, "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("width", [40, 80])
 @pytest.mark.parametrize("name", ["terminal", *ROWS])
 def test_no_line_is_wider_than_the_console(name, width):
     assert max(map(cell_len, printed(name, width))) <= width
@@ -81,15 +81,15 @@ def test_the_page_and_the_markdown_have_every_table(name):
     report = document(name)
     page, text = html.render(report), markdown.render(report)
     assert "Other measurements" not in page
-    assert tables(report)
-    for table in (*tables(report), *overview.finding_tables(report, 9)):
+    made = tables(report)
+    assert made
+    for table in (*made, *overview.finding_tables(report, 9)):
         assert table.title in page
         assert f"## {table.title.replace('_', chr(92) + '_')}\n" in text
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("seed", range(2))
-def test_tables_have_the_same_lines_in_any_order(name, seed):
+def test_tables_have_the_same_lines_in_any_order(name):
     def lines(rows):
         report = {
             **document(name),
@@ -103,7 +103,7 @@ def test_tables_have_the_same_lines_in_any_order(name, seed):
         )
 
     mixed = list(ROWS[name]())
-    random.Random(seed).shuffle(mixed)
+    random.Random(0).shuffle(mixed)
     assert lines(mixed) == lines(ROWS[name]()) != []
 
 

@@ -117,14 +117,21 @@ def test_laws_outside_the_eu_are_named_only_when_asked():
     assert "GDPR" in plain
 
 
+@pytest.fixture(scope="module")
+def harmless():
+    """Return the shape of the page that hostile texts must leave as it is."""
+    owned = ReportOwner(owner="harmless", parties={"c1": "harmless"})
+    return shape(Page(render(hostile("harmless").to_json(), owned)))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_only_text(name):
+def test_hostile_text_is_only_text(name, harmless):
     owned = ReportOwner(owner=HOSTILE[name], parties={"c1": HOSTILE[name]})
     text = render(hostile(HOSTILE[name]).to_json(), owned)
     page = Page(text)
     assert f"Owner: {make_visible(HOSTILE[name])}" in page.texts
     assert not any(is_hidden(char) for char in text if char != "\n")
-    assert shape(page) == shape(Page(render(hostile("harmless").to_json(), owned)))
+    assert shape(page) == harmless
 
 
 @pytest.mark.parametrize("name", REPORTS)

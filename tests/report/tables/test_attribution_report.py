@@ -456,13 +456,11 @@ def test_hostile_names_are_only_text(name):
     assert make_visible(f"{HOSTILE[name]}court-1") in unescape(page)
 
 
-@pytest.mark.parametrize("name", HOSTILE_KINDS)
-def test_hostile_variants_are_only_text(name):
-    text = HOSTILE[name]
-    document = report([*study((f"{text}1", f"{text}2"))])
+def test_hostile_variants_are_only_text():
+    document = report([*study([HOSTILE[name] for name in HOSTILE_KINDS])])
     page = html.render(document)
     assert max(map(cell_len, printed(document))) <= 80
-    assert page.count("<figure>") == 2
+    assert page.count("<figure>") == len(HOSTILE_KINDS)
     assert page.count("<script") == 1  # the page's own
     assert not any(is_hidden(char) for char in page if char != "\n")
 

@@ -3,7 +3,7 @@
 from io import StringIO
 
 from example_report import number
-from gated_report import perplexity, picked, printed, report, study, table
+from gated_report import perplexity, picked, printed, report, study, table, tables
 from rich.cells import cell_len
 from rich.console import Console
 from study_report import study_report
@@ -16,22 +16,23 @@ from fedaudit.report.text.summary import audited_facts
 def test_a_study_has_one_line_a_variant_and_key():
     names = [f"variant-{number}" for number in range(4)]
     rows = study(names)
+    made = {one.title: one for one in tables(rows)}
     for title in (
         "Inference: ranking, 50 candidates",
         "Extraction: contextual, set all",
         "Extraction: contextual, set disjoint",
         "Extraction without prompts: untargeted",
     ):
-        found = table(rows, title)
+        found = made[title]
         assert [row[:2] for row in found.rows] == [
             (name, key) for name in names for key in ("right", "none")
         ]
         assert "Over all clients; for each of them see report.json." in found.notes
     for title in ("False accepts of the gate: gate", "What the defence guarantees: dp"):
-        assert [row[0] for row in table(rows, title).rows] == names
-    assert len(table(rows, "Perplexity under keys").rows) == 8  # own and held-out texts
-    assert [row[0] for row in table(rows, "Costs: computing").rows] == names
-    kinds = table(rows, "Inference by kind: ranking")
+        assert [row[0] for row in made[title].rows] == names
+    assert len(made["Perplexity under keys"].rows) == 8  # own and held-out texts
+    assert [row[0] for row in made["Costs: computing"].rows] == names
+    kinds = made["Inference by kind: ranking"]
     assert "Throughout: client all, variant variant-0." in kinds.notes
     assert "For the other variants see report.json." in kinds.notes
     assert len(attack_summaries(report(rows))) == 3
