@@ -46,6 +46,8 @@ class Test:
     """What was counted, in words."""
     finding: str
     """What is said about the count if p is small."""
+    excess: float | None = None
+    """The upper bound of how far the count's share lies above what it is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,9 +93,6 @@ def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
     }
     if row.value is None or row.low is None or not p_values.keys() >= TESTS:
         return None
-    return Test(
-        query.row_name(row),
-        max(p_values[name] for name in TESTS),
-        inference.choice_text(row),
-        "more than its base and guessing",
-    )
+    base = next(iter(query.rows_like(row, rows, source="base")), None)
+    p = max(p_values[name] for name in TESTS)
+    return inference.guess_test(row, p, base, row.chance or 0.0)

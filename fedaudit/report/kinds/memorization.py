@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from fedaudit.api.estimates import Estimate, difference
 from fedaudit.api.kind import Judgement, Kind, Row, Table
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
@@ -188,15 +189,19 @@ class PairTest:
         )
 
     def may_exceed(self, policy: Policy) -> bool:
-        """Tell whether the upper bound of the share drawn is above what the policy allows.
+        """Tell whether the upper bound of the share beyond the base's is above what is allowed.
 
-        The bound is Clopper and Pearson's, one-sided.
+        The bounds are Clopper and Pearson's, one-sided.
         """
         from fedaudit.metrics.significance import upper_bound
 
-        allowed = max(policy.memorization, policy.detectable)
-        high = upper_bound(self.row.hits or 0, self.row.n or 0, 1 - policy.confidence)
-        return high > (self.base.value or 0.0) + allowed
+        level = 1 - policy.confidence
+        share, base = (
+            Estimate(hits / n, 1 - upper_bound(n - hits, n, level), upper_bound(hits, n, level))
+            for one in (self.row, self.base)
+            for hits, n in [(one.hits or 0, one.n or 1)]
+        )
+        return difference(share, base).high > max(policy.memorization, policy.detectable)
 
 
 def _judge_with_pairs(
@@ -235,7 +240,11 @@ def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tup
         return "fail", f"{summary}, more than from its base (at most {base.high:.2%})."
     if row.low > base.value + policy.memorization:
         return "inconclusive", f"{summary}; its base may give as many (up to {base.high:.2%})."
-    if row.high > base.value + max(policy.memorization, policy.detectable):
+    excess = difference(
+        Estimate(row.value, row.low, row.high),
+        Estimate(base.value, base.low or 0.0, base.high),
+    )
+    if excess.high > max(policy.memorization, policy.detectable):
         return "inconclusive", (
             f"{summary}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
         )

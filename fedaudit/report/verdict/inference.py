@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fedaudit.api.estimates import Estimate, difference
 from fedaudit.api.kind import Judgement, Test
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
@@ -44,7 +45,25 @@ def _test_against_base(
     chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
     if 0 < chance <= 1:
         p = max(p, binomial_tail(hits, n, chance))
-    return Test(row_name(row), p, choice_text(row), "more than its base and guessing")
+    return guess_test(row, p, base, chance)
+
+
+def guess_test(row: Measurement, p: float, base: Measurement | None, chance: float) -> Test:
+    """Return a test of how often the truth was picked, with the bound of its excess.
+
+    The excess is over the better of base and guessing, so the lower of both bounds holds. Tuned
+    model and base answer the same questions; their difference takes them as independent.
+    """
+    high = 1.0 if row.high is None else row.high
+    bounds = [high - chance] if chance else []
+    if base and None not in (row.value, row.low, base.value, base.low, base.high):
+        estimates = (
+            Estimate(one.value or 0.0, one.low or 0.0, 1.0 if one.high is None else one.high)
+            for one in (row, base)
+        )
+        bounds.append(difference(*estimates).high)
+    finding = "more than its base and guessing"
+    return Test(row_name(row), p, choice_text(row), finding, min(bounds, default=None))
 
 
 def judge_guess(
@@ -70,7 +89,7 @@ def _judge(row: Measurement, test: Test | None, p: float | None, policy: Policy)
     beaten = max(row.baseline or 0.0, row.chance or 0.0)
     if row.low > beaten:
         return "inconclusive", f"{summary}; base and guessing may explain it (p = {p:.2g})."
-    if (row.high or 1.0) > beaten + policy.detectable:
+    if test.excess is None or test.excess > policy.detectable:
         return "inconclusive", (
             f"{summary}, at most {row.high or 1.0:.2%}: too few questions to tell that from "
             f"its base and guessing ({beaten:.2%})."
