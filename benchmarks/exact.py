@@ -34,7 +34,7 @@ from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.query_plan import Query
 from fedaudit.extraction.sampling import QueryParams
 from fedaudit.extraction.targets import build_target_set as truth_of
-from fedaudit.metrics.extraction import count_extracted
+from fedaudit.metrics.extraction import Matcher
 
 CONTEXT, SAMPLES, NEW = 50, 15, 10
 RUNS = (1, 15, 100)
@@ -129,11 +129,12 @@ def agreement(context: AttackContext, threshold: float, seeds: int, prefixes: in
         one.texts
         for one in context.engine.generate(context.tuned, GenerationBatch(requests, seed=1))
     ]
+    matcher = Matcher(targets)
     for n in RUNS:
         wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(
             [
-                len(count_extracted((t for own in texts for t in own[at : at + n]), targets))
+                len({found for own in texts for t in own[at : at + n] for found in matcher.hits(t)})
                 for at in range(0, seeds * max(RUNS), max(RUNS))
             ]
         )

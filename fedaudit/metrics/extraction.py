@@ -71,16 +71,6 @@ class Matcher:
                 yield head
 
 
-def count_extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
-    """Return how many outputs begin with each target; targets that none begins with are absent."""
-    matcher = Matcher(targets)
-    counts: dict[str, int] = defaultdict(int)
-    for output in outputs:
-        for target in matcher.hits(output):
-            counts[target] += 1
-    return dict(counts)
-
-
 def by_label(strings: Iterable[str], labels: Mapping[str, str]) -> dict[str, int]:
     """Return how many of `strings` carry each label, ordered by falling count, then by name."""
     counts: dict[str, int] = defaultdict(int)

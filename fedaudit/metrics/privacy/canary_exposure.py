@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.api.estimates import Estimate
-
 Array = npt.NDArray[np.float64]
 FIT_FROM = 100
 """The minimum number of references to extrapolate from."""
@@ -30,26 +28,6 @@ def exact(planted: float, space: Sequence[float]) -> float:
     if not rank:
         raise ValueError("The space does not have the planted secret.")
     return math.log2(len(space)) - math.log2(rank)
-
-
-def sampled(planted: float, references: Sequence[float], level: float = 0.05) -> Estimate:
-    """Return the exposure in bits estimated from a random sample of the space, with its interval.
-
-    Section 4.2.1. If k of n references are at least as likely, the share, including the planted
-    secret, is (k + 1) / (n + 1), whatever the distribution of the scores. The interval is Clopper
-    and Pearson's for the share; its upper end is infinite if k = 0. Raises ValueError without
-    references.
-    """
-    from scipy.stats import beta
-
-    scores = np.asarray(references, dtype=np.float64)
-    n = len(scores)
-    if not n:
-        raise ValueError("No references, no exposure.")
-    k = int((scores >= planted).sum())
-    high = math.inf if not k else -math.log2(beta.ppf(level / 2, k, n - k + 1))
-    low = 0.0 if k == n else -math.log2(beta.ppf(1 - level / 2, k + 1, n - k))
-    return Estimate(-math.log2((k + 1) / (n + 1)), low + 0.0, float(high))
 
 
 def fit_p_value(references: Sequence[float]) -> float:

@@ -68,11 +68,6 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     return min(1.0, p)
 
 
-def one_run(guesses: Guesses, delta: float, level: float = 0.05) -> float:
-    """Return the largest epsilon refuted at a level: a lower bound with confidence 1 - level."""
-    return largest_refuted(lambda epsilon: one_run_test(guesses, epsilon, delta, level))
-
-
 def one_run_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> float:
     """Return the p value minus the level, which is below 0 if (epsilon, delta) is refuted."""
     return one_run_p_value(guesses, epsilon, delta) - level
@@ -97,16 +92,6 @@ def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> f
             break
         right_mass, wrong_mass = min(1.0, right_mass + i / (r - i) * (grown - wrong_mass)), grown
     return r / m - right_mass - wrong_mass
-
-
-def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
-    """Return the largest epsilon whose Gaussian mechanism at `delta` is refuted at a level.
-
-    Raises ValueError unless 0 < delta < 1.
-    """
-    if not 0 < delta < 1:
-        raise ValueError(f"{delta} is not a delta of a Gaussian mechanism.")
-    return largest_refuted(lambda epsilon: f_dp_test(guesses, epsilon, delta, level))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -32,21 +32,6 @@ def test_exposures_of_a_whole_space_are_its_ranks(space):
     assert found == pytest.approx(ranks)
 
 
-def test_a_sample_of_the_space():
-    found = canary_exposure.sampled(-1.0, [-2.0] * 99 + [0.0])
-    assert found.value == pytest.approx(-math.log2(2 / 101))
-    # 1 of 100: Clopper-Pearson is 0.0253 % to 5.446 %.
-    assert 2**-found.high == pytest.approx(0.000253, abs=1e-6)
-    assert 2**-found.low == pytest.approx(0.0544594, abs=1e-6)
-
-
-def test_what_no_reference_reaches_has_no_upper_end():
-    found = canary_exposure.sampled(0.0, [-1.0] * 1000)
-    assert found.value == pytest.approx(math.log2(1001))
-    assert found.high == math.inf
-    assert found.low == pytest.approx(-math.log2(1 - 0.025 ** (1 / 1000)))
-
-
 def test_a_skew_normal_law_is_recovered():
     sample = skewnorm(3, -40, 5).rvs(200_000, random_state=1)
     shape, location, scale = canary_exposure.skew_normal(sample)

@@ -12,7 +12,7 @@ from fedaudit.metrics.privacy.epsilon_audit import (
     highest_bound,
     shuffled_bounds,
 )
-from fedaudit.metrics.privacy.epsilon_bounds import Guesses, one_run, one_run_f_dp
+from fedaudit.metrics.privacy.epsilon_bounds import Guesses, largest_refuted
 
 TESTS = {name: cache(test) for name, test in ESTIMATORS.items()}
 RULE = {"shares": (0.75, 0.5), "delta": 1e-5, "level": 0.05}
@@ -33,16 +33,23 @@ def test_shares_of_nothing(share, count):
         guess(list(map(float, range(count))), [True] * 8, share)
 
 
+def refuted(name, guesses):
+    """Return the bound by one share, at half of the level."""
+    return pytest.approx(
+        largest_refuted(lambda epsilon: TESTS[name](guesses, epsilon, 1e-5, 0.025))
+    )
+
+
 def test_a_bound_is_the_best_share_at_its_part_of_the_level():
     coins = [place >= 50 for place in range(100)]
     scores = [float(coin) for coin in coins]
     found = bound(scores, coins, **RULE, test=TESTS["one_run"])
     # All 76 guesses are right (2 round(37.5)), and each share has 2.5 %.
     assert found.guesses == Guesses(canaries=100, guessed=76, correct=76)
-    assert found.value == pytest.approx(one_run(found.guesses, 1e-5, 0.025))
+    assert found.value == refuted("one_run", found.guesses)
     assert found.searched == 2
     by_f = bound(scores, coins, **RULE, test=TESTS["f_dp"])
-    assert by_f.value == pytest.approx(one_run_f_dp(by_f.guesses, 1e-5, 0.025))
+    assert by_f.value == refuted("f_dp", by_f.guesses)
     assert highest_bound(100, **RULE, test=TESTS["f_dp"]) == pytest.approx(by_f.value)
 
 
