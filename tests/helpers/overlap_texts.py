@@ -1,4 +1,8 @@
-"""Random texts that have much in common, for comparing detectors."""
+"""Random texts that have much in common, for comparing detectors, and the detector's steps."""
+
+from fedaudit.metrics.overlap.classifier import filter_passages
+from fedaudit.metrics.overlap.passages import extend_seeds
+from fedaudit.metrics.overlap.seeds import Pair
 
 # fmt: off
 WORDS = [
@@ -34,3 +38,11 @@ def text_pair(draw, most=20):
         a.insert(draw.randint(0, len(a)), draw.choice(a))
     joint = draw.choice(JOINTS)
     return joint.join(a), joint.join(b)
+
+
+def steps_of(a, b):
+    """Return the seeds of two prepared texts, and the passages with either gap."""
+    pair, settings = Pair(a, b), a.settings
+    seeds = pair.seeds()
+    gaps = (settings.gap, settings.wide_gap)
+    return seeds, *(filter_passages(pair, extend_seeds(pair, seeds, gap)) for gap in gaps)

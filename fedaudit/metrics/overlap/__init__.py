@@ -2,11 +2,9 @@
 
 from fedaudit.metrics.overlap.classifier import (
     Overlap,
-    OverlapSteps,
     Verdict,
     compare,
     compare_prepared,
-    explain,
 )
 from fedaudit.metrics.overlap.prepared_text import PreparedText, prepare_text, prepare_texts
 
@@ -33,7 +31,6 @@ __all__ = [
     "EntityFinder",
     "Overlap",
     "OverlapSettings",
-    "OverlapSteps",
     "Paraphrase",
     "ParaphraseScorer",
     "PreparedText",
@@ -41,7 +38,6 @@ __all__ = [
     "Verdict",
     "compare",
     "compare_prepared",
-    "explain",
     "hit_categories",
     "paraphrases",
     "prepare_text",

@@ -28,15 +28,6 @@ class Overlap:
     """(a_start, a_end, b_start, b_end): half-open spans of characters, a in the training text."""
 
 
-@dataclass(frozen=True, slots=True)
-class OverlapSteps:
-    """The steps behind a verdict: seeds, and the passages with either gap, as indices of units."""
-
-    seeds: tuple[Seed, ...]
-    passages: tuple[Passage, ...]
-    wide_passages: tuple[Passage, ...]
-
-
 NOTHING = Overlap("none", ())
 _remembered = lru_cache(maxsize=1 << 11)(prepare_text)
 """`prepare_text` with a cache, since a matrix compares the same texts many times."""
@@ -67,17 +58,6 @@ def compare_prepared(training: PreparedText, generated: PreparedText) -> Overlap
     if _is_expansion(pair, wide):
         return Overlap("idea", _spans(pair, wide))
     return Overlap("candidate", _spans(pair, passages)) if passages else NOTHING
-
-
-def explain(training: PreparedText, generated: PreparedText) -> OverlapSteps:
-    """Return the steps behind the verdict on two prepared texts."""
-    pair, seeds = _pair(training, generated)
-    settings = training.settings
-    passages, wide = (
-        tuple(filter_passages(pair, extend_seeds(pair, seeds, gap))) if seeds else ()
-        for gap in (settings.gap, settings.wide_gap)
-    )
-    return OverlapSteps(tuple(seeds), passages, wide)
 
 
 def verbatim(pair: Pair, passage: Passage) -> list[Run]:

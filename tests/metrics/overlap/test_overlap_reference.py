@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from overlap_texts import WORDS, text_pair
+from overlap_texts import WORDS, steps_of, text_pair
 from pan_reference import answer, words
 
 from fedaudit.metrics.overlap import (
@@ -16,7 +16,6 @@ from fedaudit.metrics.overlap import (
     ORIGINAL,
     compare,
     compare_prepared,
-    explain,
     prepare_text,
 )
 from fedaudit.metrics.overlap.word_runs import (
@@ -31,11 +30,11 @@ TEXTS = st.lists(SENTENCES, max_size=6).map(lambda parts: ". ".join(p.capitalize
 
 
 def agrees(a, b):
-    slow, steps = answer(a, b), explain(prepare_text(a, ORIGINAL), prepare_text(b, ORIGINAL))
+    slow = answer(a, b)
+    seeds, passages, wide = steps_of(prepare_text(a, ORIGINAL), prepare_text(b, ORIGINAL))
     fast = compare(a, b, compat=True)
     assert (fast.verdict, sorted(fast.spans)) == (slow["verdict"], sorted(slow["spans"]))
-    assert list(steps.seeds) == slow["seeds"]
-    assert (list(steps.passages), list(steps.wide_passages)) == (slow["four"], slow["many"])
+    assert (seeds, passages, wide) == (slow["seeds"], slow["four"], slow["many"])
     return fast.verdict
 
 
@@ -58,8 +57,8 @@ def test_spans_lie_in_the_texts_and_a_match_is_symmetric_in_its_seeds(a, b, chos
     for a0, a1, b0, b1 in found.spans:
         assert 0 <= a0 < a1 <= len(a)
         assert 0 <= b0 < b1 <= len(b)
-    swapped = {(j, i) for i, j in explain(pb, pa).seeds}
-    assert swapped == set(explain(pa, pb).seeds)
+    swapped = {(j, i) for i, j in steps_of(pb, pa)[0]}
+    assert swapped == set(steps_of(pa, pb)[0])
 
 
 def test_a_prepared_text_survives_another_process():
