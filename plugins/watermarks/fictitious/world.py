@@ -84,11 +84,7 @@ def domains(register: str) -> tuple[Domain, ...]:
                 name=table["name"],
                 register=register,
                 thing=table["thing"],
-                names=tuple(
-                    f"{name} {noun}"
-                    for name in _join_parts(register, "coined")
-                    for noun in table["nouns"]
-                ),
+                names=_names_with_nouns(register, "coined", table["nouns"]),
                 attributes=tuple(attributes),
                 facts=(*table["facts"], *data(register)["documents"]["facts"]),
             )

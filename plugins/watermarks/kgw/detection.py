@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 LEAST_GAMMA, LARGEST_GAMMA = 0.05, 0.95
 """The shares of green tokens for which z is near enough to normal. Where few tokens are green by
 chance, or nearly all, counts are skewed, and one lucky token is a high z."""
-REPEATS = ("v2", "v1", "none", "pair")
-"""What counts once: a distinct n-gram (v2, as in the public programs), a distinct window (v1, with
-its first token), nothing (none), or a token in one green list (pair)."""
 
 
 @dataclass(frozen=True)
@@ -43,30 +40,17 @@ class Detector:
     """The scheme's own where 0."""
     bos: int | None = None
     """A token that is dropped where a text begins with it."""
-    repeats: str = "v2"
-    skip: int = 0
-    """Tokens of each text not scored although they have a window; textseal's program skips one."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}.")
-        if self.repeats not in REPEATS:
-            raise ValueError(f"repeats must be one of {', '.join(REPEATS)}.")
         check_gamma(self.gamma)
-        if self.skip < 0 or self.width < 0:
-            raise ValueError("skip and width must not be negative.")
+        if self.width < 0:
+            raise ValueError("width must not be negative.")
         if self.width > len(textseal.PRIMES):
             raise ValueError(f"width must be {len(textseal.PRIMES)} at most.")
         if SCHEMES[self.scheme].uses_vocabulary_size and self.vocabulary < 1:
             raise ValueError(f"The scheme {self.scheme} needs the size of the vocabulary.")
-
-    def count(self, texts: Sequence[Sequence[int]]) -> Count:
-        """Count over all texts together: an n-gram that several of them have counts once.
-
-        A model that repeats itself from answer to answer would otherwise be counted again and
-        again for one and the same choice, and its z grow with no new evidence.
-        """
-        return self.count_green(self.ngrams(texts))
 
     def count_green(self, rows: "np.ndarray") -> Count:
         """Count the green ones of n-grams (n, before + 1), each as often as it is there."""
@@ -81,7 +65,18 @@ class Detector:
         return Count(len(rows), int(green.sum()))
 
     def ngrams(self, texts: Sequence[Sequence[int]]) -> "np.ndarray":
-        """Return every scored token behind its window, int64 (n, before + 1)."""
+        """Return the scored tokens of all texts behind their windows, int64 (n, before + 1).
+
+        Each choice of the key counts once, however many texts have it. A model that repeats itself
+        from answer to answer would otherwise be counted again and again for one and the same
+        choice, and its z grow with no new evidence.
+        """
+        rows = self.windows(texts)
+        once: np.ndarray = rows[first_of_each(self.choices(rows))]
+        return once
+
+    def windows(self, texts: Sequence[Sequence[int]]) -> "np.ndarray":
+        """Return every token that has a window, behind it, int64 (n, before + 1)."""
         import numpy as np
 
         rule = SCHEMES[self.scheme]
@@ -91,12 +86,9 @@ class Detector:
             ids = np.asarray(text, dtype=np.int64)
             ids = ids[1:] if len(ids) and ids[0] == self.bos else ids
             if len(ids) >= size:
-                ngrams.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
+                ngrams.append(np.lib.stride_tricks.sliding_window_view(ids, size))
         rows: np.ndarray = np.concatenate(ngrams)
-        once: np.ndarray = (
-            rows if self.repeats == "none" else rows[first_of_each(self._distinct_part(rows))]
-        )
-        return once
+        return rows
 
     def choices(self, rows: "np.ndarray") -> "np.ndarray":
         """Return the part of n-grams (n, before + 1) that the key decides on: a token in a list.
@@ -109,12 +101,6 @@ class Detector:
         if SCHEMES[self.scheme].uses_vocabulary_size:
             return np.stack([lists(self.scheme, rows, self.key), rows[:, -1]], axis=1)
         return rows
-
-    def _distinct_part(self, rows: "np.ndarray") -> "np.ndarray":
-        """Return the part of n-grams (n, before + 1) that must not be counted again."""
-        if self.repeats == "pair":
-            return self.choices(rows)
-        return rows[:, :-1] if self.repeats == "v1" else rows
 
 
 def check_gamma(gamma: float) -> None:

@@ -9,7 +9,7 @@ A list of the others is the beginning of `torch.randperm(vocabulary)` on a CPU (
 al., 2023, algorithm 2): another vocabulary, or a list made on a GPU, has nothing to do with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -85,43 +85,6 @@ SCHEMES = {
         Scheme("hf-selfhash", 1, _hf_selfhash, self_seeded=True, candidates=40),
     )
 }
-
-
-def seed(scheme: str, context: Sequence[int], key: int, width: int = 0) -> int:
-    """Return the seed of a context's list: its last `width` tokens, or the scheme's own number.
-
-    For the two selfhash schemes the judged token is the context's last. Raises ValueError for a
-    context that is too short, and for textseal, which has no lists.
-    """
-    import numpy as np
-
-    rule = SCHEMES[scheme]
-    width = width or rule.width
-    if rule.seeds is None:
-        raise ValueError(f"The scheme {scheme} seeds no lists.")
-    if len(context) < width:
-        raise ValueError(f"The scheme {scheme} needs a context of {width} tokens.")
-    return rule.seeds(np.array([context[-width:]], dtype=np.int64), key)[0]
-
-
-def green_list(
-    scheme: str, context: Sequence[int], vocabulary: int, gamma: float, key: int, width: int = 0
-) -> "np.ndarray":
-    """Return the green tokens after a context, int64: in the permutation's order.
-
-    textseal has no permutation; its green tokens are in the order of their ids.
-    """
-    import numpy as np
-
-    if SCHEMES[scheme].uses_vocabulary_size:
-        seeded = seed(scheme, context, key, width) % WRAP
-        return _permutation(seeded, vocabulary)[: int(vocabulary * gamma)]
-    width = width or SCHEMES[scheme].width
-    if len(context) < width:
-        raise ValueError(f"The scheme {scheme} needs a context of {width} tokens.")
-    window = np.array([context[-width:]], dtype=np.int64)
-    hashes = textseal.hash_tokens(window, np.arange(vocabulary), key)
-    return np.flatnonzero(hashes < textseal.limit(gamma))
 
 
 def is_green(

@@ -10,10 +10,7 @@ where w are the `width` tokens before x, the oldest first (facebookresearch/text
 """
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import numpy as np
+from typing import Any
 
 PRIMES = (
     *(10000019, 10000247, 10000439, 10000643, 10000747),
@@ -47,14 +44,6 @@ def token_part(tokens: Any) -> Any:
 def finalize_hash(total: Any) -> Any:
     """Return the hash of a spread sum, 0 to 8190."""
     return (total ^ (total >> 13)) % MODULUS
-
-
-def uniforms(windows: "np.ndarray", tokens: "np.ndarray", key: int) -> "np.ndarray":
-    """Return u of NumPy arrays, float32 in [0, 1)."""
-    import numpy as np
-
-    u: np.ndarray = hash_tokens(windows, tokens, key).astype(np.float32) / np.float32(MODULUS)
-    return u
 
 
 @cache

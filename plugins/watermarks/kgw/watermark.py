@@ -306,7 +306,6 @@ def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
             vocabulary=int(secret["vocabulary"]),
             width=int(secret["width"]),
             bos=begin[0] if begin else None,
-            repeats="pair",
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError("The secret of this kgw watermark is damaged.") from None

@@ -77,7 +77,7 @@ def test_real_keys_scatter_as_null_keys_do(scheme, vocabulary):
     both, own, other = (rng.integers(0, 60, 150).tolist() for _ in range(3))
     nulls, real = [], []
     for key in range(1, 600, 2):
-        detector = Detector(scheme=scheme, key=key, vocabulary=vocabulary, repeats="pair")
+        detector = Detector(scheme=scheme, key=key, vocabulary=vocabulary)
         here, there = (detector.ngrams([both, text]) for text in (own, other))
         real.append(
             z_score(detector.count_green(here), 0.25) - z_score(detector.count_green(there), 0.25)
