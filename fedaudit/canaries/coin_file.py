@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,7 +116,7 @@ def read(path: Path, read_file: Read = read_regular) -> CoinSet:
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     canaries = tuple(CoinCanary(**item) for item in items)
-    coins = CoinSet(**{**_fields(coins), "canaries": canaries})
+    coins = replace(coins, canaries=canaries)
     _check(coins, path)
     return coins
 
@@ -129,10 +129,6 @@ def _is_canary(item: Any) -> bool:
         and isinstance(item["suffix"], str)
         and isinstance(item["included"], bool)
     )
-
-
-def _fields(coins: CoinSet) -> dict[str, Any]:
-    return {name: getattr(coins, name) for name in CoinSet.__dataclass_fields__}
 
 
 def _check(coins: CoinSet, path: Path) -> None:

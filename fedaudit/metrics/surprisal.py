@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
 MIN_CHANCE = 1e-3
 """Lower chances count as this one, because a model's smallest probabilities are least reliable."""
@@ -14,10 +12,8 @@ UNIT = 0.25
 """In nats: surprisals are rounded to multiples of it, so that the law of their sums is exact."""
 
 
-def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
+def surprisal(chances: Sequence[float]) -> npt.NDArray[np.int64]:
     """Return -ln of each chance, raised to at least MIN_CHANCE, in whole UNITs."""
-    import numpy as np
-
     clipped_chances = np.clip(np.asarray(chances, dtype=np.float64), MIN_CHANCE, 1.0)
     return np.rint(-np.log(clipped_chances) / UNIT).astype(np.int64)
 
@@ -31,8 +27,6 @@ def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     collected in one place, so that a small tail is not the difference of two large numbers. Raises
     ValueError for chances or values outside 0..1, or if their numbers differ.
     """
-    import numpy as np
-
     if len(values) != len(chances):
         raise ValueError(f"{len(chances)} chances for {len(values)} values.")
     if any(not 0 <= x <= 1 for x in (*values, *chances)):
@@ -48,9 +42,7 @@ def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     return float(min(1.0, law[-1]))
 
 
-def _either(
-    law: "npt.NDArray[np.float64]", weight: int, chance: float
-) -> "npt.NDArray[np.float64]":
+def _either(law: npt.NDArray[np.float64], weight: int, chance: float) -> npt.NDArray[np.float64]:
     """Return the law of a sum after one more string; the last entry is for that sum or more."""
     last = len(law) - 1
     new_law = law * (1 - chance)

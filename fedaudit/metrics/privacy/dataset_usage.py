@@ -65,7 +65,7 @@ def estimate(seen: Observations) -> tuple[Estimate, int]:
     0 and 1. Raises ValueError with fewer than four references, too few records, or references that
     are not told apart.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     count, claimed = seen.references.shape[1], ~seen.population
     if count < FEWEST:
@@ -79,7 +79,7 @@ def estimate(seen: Observations) -> tuple[Estimate, int]:
         ]
     )
     share = _share(attacked, references)
-    half = float(t.ppf(1 - LEVEL / 2, count) * np.sqrt((errors**2).mean()))
+    half = float(stdtrit(count, 1 - LEVEL / 2) * np.sqrt((errors**2).mean()))
     low, value, high = (min(max(x, 0.0), 1.0) for x in (share - half, share, share + half))
     return Estimate(value, low, high), len(attacked)
 

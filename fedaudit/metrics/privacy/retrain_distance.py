@@ -16,6 +16,7 @@ from the retrained models (Fieller 1954, JRSS B 16:175).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def residual(after: float, before: float, retrained: Sequence[float], *, level: 
     Raises ValueError with fewer than FEWEST retrained models, if their standings are all the same,
     and if the model before cannot be told from them.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit
 
     count = len(retrained)
     if count < FEWEST:
@@ -53,7 +54,7 @@ def residual(after: float, before: float, retrained: Sequence[float], *, level: 
     if not variance > 0:
         raise ValueError("the retrained models are all the same")
     a, b = after - middle, before - middle
-    critical = float(t.ppf(1 - level / 2, count - 1))
+    critical = float(stdtrit(count - 1, 1 - level / 2))
     c = critical**2 * variance
     square, linear = b * b - c * (1 + 1 / count), c / count - a * b
     constant = a * a - c * (1 + 1 / count)
@@ -66,11 +67,12 @@ def residual(after: float, before: float, retrained: Sequence[float], *, level: 
         value=min(max(a / b, low), high),
         low=low,
         high=high,
-        p_value=float(2 * t.sf(abs(a) / spread, count - 1)),
+        p_value=float(2 * stdtr(count - 1, -abs(a) / spread)),
         detectable=_detectable(critical, count - 1) * spread / b,
     )
 
 
+@lru_cache(maxsize=64)
 def _detectable(critical: float, freedom: int) -> float:
     """Return the mean of a t statistic's numerator that exceeds `critical` with POWER."""
     from scipy.optimize import brentq

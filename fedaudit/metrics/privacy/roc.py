@@ -1,39 +1,15 @@
-"""The ROC curve of membership scores, its area, and its low end."""
+"""The area under the ROC curve of membership scores, and the low end of the curve."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedaudit.api.estimates import Z_95, Estimate
 
-Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Roc:
-    """The numbers of true and false positives at every threshold, from none to all."""
-
-    true: Counts
-    """The number of members whose score is at least the threshold; ascending, from 0."""
-    false: Counts
-    """The number of non-members whose score is at least the threshold."""
-
-    @classmethod
-    def from_scores(cls, members: Sequence[float], non_members: Sequence[float]) -> Self:
-        """Return the curve of scores that are higher for members.
-
-        Raises ValueError if either side has no score or a NaN.
-        """
-        inside, outside = _scores(members), _scores(non_members)
-        thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
-        true = len(inside) - np.searchsorted(np.sort(inside), thresholds, "left")
-        false = len(outside) - np.searchsorted(np.sort(outside), thresholds, "left")
-        return cls(np.concatenate([[0], true]), np.concatenate([[0], false]))
 
 
 def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
@@ -104,9 +80,17 @@ def rates_above(
     return above[np.arange(len(counts)), reached] / counts[:, -1], allowed
 
 
-def balanced_accuracy(curve: Roc) -> float:
-    """Return the highest mean of true positive and true negative rate over all thresholds."""
-    true, false = curve.true / curve.true[-1], curve.false / curve.false[-1]
+def balanced_accuracy(members: Sequence[float], non_members: Sequence[float]) -> float:
+    """Return the highest mean of true positive and true negative rate over all thresholds.
+
+    Raises ValueError if either side has no score or a NaN.
+    """
+    inside, outside = np.sort(_scores(members)), np.sort(_scores(non_members))
+    thresholds = np.append(np.unique(np.concatenate([inside, outside])), np.inf)
+    true, false = (
+        (len(side) - np.searchsorted(side, thresholds, "left")) / len(side)
+        for side in (inside, outside)
+    )
     return float(np.max((true + 1 - false) / 2))
 
 

@@ -8,17 +8,16 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.records import Document
 from fedaudit.metrics.privacy.roc import auc
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 WordCounts = tuple[Counter[str], int]
 """In how many texts each word is, and how many texts there are."""
@@ -60,9 +59,10 @@ def cross_validated(
             )
             for groups, fold_of in zip(sets, folds, strict=True)
         ]
+        odds = _log_odds(*learnt)
         scored = [
             [
-                _score(words, *learnt)
+                math.fsum(map(odds, words)) / max(1, len(words))
                 for group, texts in groups.items()
                 if fold_of[group] == fold
                 for words in texts
@@ -139,8 +139,6 @@ def feature_test(
     distance, of all features, between a side's sum and its expectation, over the standard deviation
     of the permutation law (the hypergeometric one for a word).
     """
-    import numpy as np
-
     sides = _of_like_sizes(
         _group_records(members), _group_records(nonmembers), random.Random(f"words {seed}")
     )
@@ -180,10 +178,8 @@ def _text_marks(text: str) -> Iterator[tuple[int, str]]:
 
 def _marks(
     groups: Sequence[set[tuple[int, str]]],
-) -> tuple[list[str], "npt.NDArray[np.float32]"]:
+) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Return the kinds of the marks that some but not all groups hold, and which hold each."""
-    import numpy as np
-
     counts = Counter(mark for marks in groups for mark in marks)
     candidates = [m for m, n in counts.items() if MIN_GROUPS_PER_WORD <= n < len(groups)]
     chosen = sorted(sorted(candidates, key=lambda mark: (-counts[mark], mark))[:MAX_WORDS])
@@ -196,12 +192,11 @@ def _marks(
 
 def _number_ranks(
     groups: Sequence[Sequence[Document]],
-) -> tuple[list[str], "npt.NDArray[np.float32]"]:
+) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Return the ranks of groups by numbers of their records' texts, from 0 to 1, with kinds.
 
     A group without a number, such as one that names no year, has the mean rank.
     """
-    import numpy as np
     from scipy.stats import rankdata
 
     numbers = np.array(
@@ -300,11 +295,11 @@ def _frequencies(texts: Iterable[Sequence[str]]) -> WordCounts:
     return counts, total
 
 
-def _score(words: Sequence[str], members: WordCounts, nonmembers: WordCounts) -> float:
-    """Return the mean log-odds, per word, that a text is a member's."""
-    odds = [
-        math.log((members[0][word] + 1) / (members[1] + 2))
-        - math.log((nonmembers[0][word] + 1) / (nonmembers[1] + 2))
-        for word in words
-    ]
-    return math.fsum(odds) / max(1, len(odds))
+def _log_odds(members: WordCounts, nonmembers: WordCounts) -> Callable[[str], float]:
+    """Return the function that gives the log-odds that a text with a word is a member's."""
+    return cache(
+        lambda word: (
+            math.log((members[0][word] + 1) / (members[1] + 2))
+            - math.log((nonmembers[0][word] + 1) / (nonmembers[1] + 2))
+        )
+    )

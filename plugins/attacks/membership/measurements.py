@@ -7,7 +7,7 @@ from fedaudit.api import AttackContext, Estimate, Measurement
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.group_bootstrap import tpr_by_groups
 from fedaudit.metrics.privacy.membership_tests import least_p_value, permutation_p_values
-from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
+from fedaudit.metrics.privacy.roc import auc, balanced_accuracy, tpr_at_fpr
 
 from .scored_record import ScoredRecord
 
@@ -62,7 +62,7 @@ def roc_rows(
         yield missing("auc", scope, reason)
         return
     yield row("auc", auc(members, nonmembers), scope, chance=0.5)
-    best = balanced_accuracy(Roc.from_scores(members, nonmembers))
+    best = balanced_accuracy(members, nonmembers)
     yield number("balanced_accuracy", best, scope, chance=0.5)
     for rate in RATES:
         rate_scope = {**scope, "fpr": rate}
