@@ -246,7 +246,7 @@ def _asked(names: list[str], others: int, pairs: int, seed: int) -> list[tuple[s
         )
         for who in names
     )
-    sets = [s for one in drawn for s in (*one.design.include, *one.design.exclude)]
+    sets = [s for one in drawn for s in (*one.include, *one.exclude)]
     return [tuple(names), *sets]
 
 

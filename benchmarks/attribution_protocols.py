@@ -16,7 +16,9 @@ from itertools import chain
 import numpy as np
 
 from fedaudit.api.errors import UsageError
+from fedaudit.attribution.server.masks import masks
 from fedaudit.metrics.attribution import shared_sets, subset_design
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.metrics.attribution.sum_leakage import Span, SumLeakage, sum_leakage
 
 PAIRS = 5
@@ -57,11 +59,12 @@ def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
             seed=seed,
             number=1,
             limit=limit,
-        ).design
+        )
         for who in names
     ]
     seconds = time.perf_counter() - began
-    c = [subset_design.coefficients(one, [w for w in names if w != one.target]) for one in designs]
+    alike = dict.fromkeys(names, 1.0)
+    c = [masks(one.combination, alike) for one in designs]
     return Round(
         sets=[members for one in designs for members in (*one.include, *one.exclude)],
         asked=2 * PAIRS * len(names),
@@ -74,9 +77,10 @@ def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
 def shared(names: Sequence[str], queries: int, limit: float, seed: int) -> Round:
     """Draw shared sets for a round."""
     began = time.perf_counter()
-    found = shared_sets.draw(
-        names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
+    rule = SharedSetsRule(
+        participants=len(names), queries=queries, threshold=THRESHOLD, limit=limit
     )
+    found = shared_sets.draw(rule, names, seed=seed, number=1)
     return Round(
         sets=found.sets,
         asked=len(found.sets),
@@ -154,12 +158,8 @@ def collusion(
     """Yield a line on a server that knows so many clients' updates, in random groups of them."""
     names = [f"c{at:03}" for at in range(count)]
     rng = np.random.default_rng(0)
-    rows = [
-        shared_sets.draw(
-            names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
-        ).rows
-        for seed in range(seeds)
-    ]
+    rule = SharedSetsRule(participants=count, queries=queries, threshold=THRESHOLD, limit=limit)
+    rows = [shared_sets.draw(rule, names, seed=seed, number=1).rows for seed in range(seeds)]
     for many in helpers:
         left = [one[:, rng.permutation(count)[many:]] for one in rows for _ in range(GROUPS)]
         broken = [bool(Span(count - many).extend(one, range(len(one)))) for one in left]

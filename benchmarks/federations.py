@@ -23,7 +23,8 @@ import numpy as np
 
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.attribution.server import defaults, shared_defaults
+from fedaudit.attribution.server import defaults
+from fedaudit.attribution.server.round_designs import PAIRS, SHARED
 from fedaudit.metrics.attribution import shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
@@ -206,7 +207,7 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
 def design(size: int, pairs: int, limit: float) -> tuple[int, float]:
     """Return m and the limit that the tool takes for a round of so many clients."""
     wanted = defaults.ProtocolSettings(others=5, pairs=pairs, limit=limit, threshold=5)
-    found = defaults.nearest_settings(wanted, [size])
+    found = defaults.nearest(PAIRS, wanted, {1: (size, True, 1.0)})
     return found.others, found.limit
 
 
@@ -228,7 +229,7 @@ def shared_rule(size: int) -> SharedSetsRule:
     """Return the rule that the tool draws a round's shared sets by, for so many clients."""
     wanted = defaults.ProtocolSettings(others=0, pairs=0, limit=LIMIT, threshold=5)
     kinds = {1: (size, True, 1.0)}
-    return shared_defaults.rules(shared_defaults.nearest(wanted, kinds), kinds)[1]
+    return defaults.rules(defaults.nearest(SHARED, wanted, kinds), kinds)[1]
 
 
 @lru_cache

@@ -14,7 +14,6 @@ from fedaudit.api.records import Measurement
 from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution import measurements
 from fedaudit.attribution.server import stored_updates
-from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation, name_rounds
 from fedaudit.federation.manifest import Round
@@ -81,8 +80,7 @@ def _got(federation: Federation) -> dict[int, str]:
 
 def _starts(federation: Federation) -> dict[int, str]:
     """Return the folder of the adapter that clients started from, by round."""
-    rule = federation.manifest.aggregation
-    aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
+    aggregator = stored_updates.aggregator_of(federation)
     return {
         record.round: stored_updates.start_adapter(federation, aggregator, record)
         for record in federation.manifest.rounds[1:]

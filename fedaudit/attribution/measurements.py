@@ -7,12 +7,11 @@ from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.estimates import Z_95, Estimate
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution.decision.calibration import Calibration
-from fedaudit.attribution.decision.decision import ClientDecision, Decision, FlagCounts, count_flags
+from fedaudit.attribution.decision.decision import ClientDecision, Decision, count_flags
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation.folder import name_rounds
 from fedaudit.metrics.attribution import sum_leakage
-from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.replication import mean_estimate
 
 PROTOCOL = "fed_attr"
@@ -125,26 +124,13 @@ def error_rates(
     """Yield the true and false positive rates (tpr, fpr); nothing where the truth is unknown."""
     if not truth:
         return
-    flag_counts: FlagCounts = count_flags(flagged, present, truth)
-    counts = {
-        "tpr": (flag_counts.true_positives, flag_counts.positives),
-        "fpr": (flag_counts.false_positives, flag_counts.negatives),
-    }
-    for metric, (hits, n) in counts.items():
+    for metric, (hits, n) in count_flags(flagged, present, truth).items():
         if not n:
             group = "trained on documents with these marks" if metric == "tpr" else "is innocent"
             yield row(plugin, metric, None, n=0, reason=f"no client that took part {group}")
             continue
-        rate = wilson(hits, n)
-        yield Measurement(
-            kind="attribution",
-            plugin=plugin,
-            metric=metric,
-            value=rate.value,
-            low=rate.low,
-            high=rate.high,
-            n=n,
-            hits=hits,
+        yield Measurement.rate(
+            hits, n, kind="attribution", plugin=plugin, metric=metric, scope=NO_SCOPE
         )
 
 

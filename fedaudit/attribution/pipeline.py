@@ -3,7 +3,6 @@
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from fedaudit.api.attribution import AttributionResult
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
-from fedaudit.attribution import copied_updates, measurements, plaintext, report, skewed_counts
+from fedaudit.attribution import copied_updates, measurements, plaintext, report
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import simulated_federations
@@ -57,12 +56,12 @@ UNRECORDED_CAVEAT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolResult:
-    """The outcome of FedAttr's protocol: its decision, and the rows and limits for the report."""
+    """The outcome of FedAttr's protocol, with rows and limits for the report; empty if not run."""
 
-    decision: Decision
-    status: CommitmentCheck | None
-    rows: tuple[Measurement, ...]
-    limits: tuple[str, ...]
+    decision: Decision | None = None
+    status: CommitmentCheck | None = None
+    rows: tuple[Measurement, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def run_protocol(
@@ -106,10 +105,11 @@ def run_protocol(
             *known_designs.contribution_rows(scores, shares, committed.decision.marks),
             *_time_measurements(scores, sum_seconds, plan),
             *simulated_rows,
+            *copied_updates.untested_rows(resolved.federation, request.threshold),
         ),
         limits=(
             *report.simulation_caveats(scores, simulated),
-            *skewed_counts.caveats(scores),
+            *report.skewed_count_caveats(scores),
             *report.lost_mark_caveats(scores.marks.values()),
             *report.protocol_limits(committed.decision, plan, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
@@ -158,7 +158,8 @@ def _score_estimates(
     plan: SumPlan, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
 ) -> tuple[Scores, float]:
     """Run the server's and the owner's step in a temporary folder."""
-    with _folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="fedaudit-") as name:
+        folder = Path(name)
         estimates, seconds = estimation.estimate(
             plan,
             folder / "estimates",
@@ -174,12 +175,6 @@ def _score_estimates(
             progress=watch("testing estimates"),
         )
     return scores, seconds
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
-        yield Path(folder)
 
 
 def _time_measurements(scores: Scores, sum_seconds: float, plan: SumPlan) -> Iterator[Measurement]:
@@ -203,11 +198,10 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
     request = resolved.request
     truth = true_marks(resolved.federation, resolved.marks)
     with DetectionPool(request.worker_options) as pool:
-        protocol = None
+        protocol = ProtocolResult()
         if plan := resolved.plan:
             protocol = run_protocol(plan, resolved, truth, pool, watch)
         results = _run_plaintext_methods(resolved, pool, watch)
-    status = protocol.status if protocol else None
     return report.report(
         command="attribute",
         config=settings_of(resolved),
@@ -216,23 +210,18 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         base_sha256=resolved.federation.manifest.base.sha256 or None,
         data=[
             report.file_row(resolved.path, len(resolved.marks), "mark"),
-            *report.commitments_row(status),
+            *report.commitments_row(protocol.status),
         ],
         measurements=[
-            *(protocol.rows if protocol else ()),
-            *(
-                copied_updates.untested_rows(resolved.federation, request.threshold)
-                if protocol
-                else ()
-            ),
+            *protocol.rows,
             *_plaintext_rows(results, resolved, truth),
         ],
-        decision=protocol.decision if protocol else None,
+        decision=protocol.decision,
         limits=[
             *unchecked_caveats(resolved.federation),
             *resolved.caveats,
             *copied_updates.caveats(resolved.federation),
-            *(protocol.limits if protocol else ()),
+            *protocol.limits,
             *(limit for result in results.values() for limit in result.limits),
         ],
         seeds={"seed": request.seed, **({"design": plan.seed} if plan else {})},

@@ -1,8 +1,7 @@
 """The context of methods that need plaintext: a federation's rounds as they were stored."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fedaudit.api.attribution import (
@@ -41,55 +40,10 @@ def attribute(
     """Return each method's result for the federation's clients, by the method's name."""
     if not names:
         return {}  # and load no model
-    with plaintext_rounds(
-        federation,
-        marks,
-        pool,
-        texts=texts,
-        threshold=threshold,
-        seed=seed,
-        progress=progress,
-    ) as context:
-        methods: list[Attributor] = [
-            registry.create("attribution", name, options.get(name)) for name in names
-        ]
-        return {
-            method.name: result_contract.check_attribution(method.name, method.attribute(context))
-            for method in methods
-        }
-
-
-def check(method: Attributor, federation: Federation) -> None:
-    """Raise InputError if a method needs updates that the folder does not have, or cannot add."""
-    for record in federation.manifest.rounds[1:] if method.plaintext else ():
-        if any(client not in record.clients for client in record.participants):
-            raise InputError(
-                f"{method.name} needs single clients' updates, which secure aggregation hides: "
-                f"round {record.round} has none."
-            )
-    if method.plaintext:
-        rule = federation.manifest.aggregation
-        aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
-        stored_updates.check(federation, aggregator, range(1, len(federation.manifest.rounds)))
-
-
-@contextmanager
-def plaintext_rounds(
-    federation: Federation,
-    marks: Sequence[Mark],
-    pool: DetectionPool,
-    *,
-    texts: Sequence[str],
-    threshold: float,
-    seed: int,
-    progress: Callable[[str], Progress],
-) -> Iterator[AttributionContext]:
-    """Yield the rounds of a federation; adapters that a method writes are deleted afterwards."""
-    manifest = federation.manifest
-    rule = manifest.aggregation
-    aggregator: Aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
+    manifest, aggregator = federation.manifest, stored_updates.aggregator_of(federation)
+    # What a method writes is deleted afterwards.
     with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
-        yield AttributionContext(
+        context = AttributionContext(
             engine=engine_for(manifest.base.name, manifest.base.sha256, pool.worker_options),
             rounds=[_round_record(federation, aggregator, r) for r in manifest.rounds[1:]],
             last=federation.path / manifest.rounds[-1].adapter,
@@ -102,6 +56,27 @@ def plaintext_rounds(
             seed=seed,
             progress=progress,
         )
+        methods: list[Attributor] = [
+            registry.create("attribution", name, options.get(name)) for name in names
+        ]
+        return {
+            method.name: result_contract.check_attribution(method.name, method.attribute(context))
+            for method in methods
+        }
+
+
+def check(method: Attributor, federation: Federation) -> None:
+    """Raise InputError if a method needs updates that the folder does not have, or cannot add."""
+    if not method.plaintext:
+        return
+    for record in federation.manifest.rounds[1:]:
+        if any(client not in record.clients for client in record.participants):
+            raise InputError(
+                f"{method.name} needs single clients' updates, which secure aggregation hides: "
+                f"round {record.round} has none."
+            )
+    aggregator = stored_updates.aggregator_of(federation)
+    stored_updates.check(federation, aggregator, range(1, len(federation.manifest.rounds)))
 
 
 def _round_record(federation: Federation, aggregator: Aggregator, record: Round) -> RoundRecord:

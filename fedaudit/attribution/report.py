@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from math import isfinite
+from math import isclose, isfinite, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
-from fedaudit.api.watermark import Watermark
+from fedaudit.api.watermark import Score, Watermark
 from fedaudit.attribution import measurements as rows
-from fedaudit.attribution import skewed_counts
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
@@ -25,11 +24,9 @@ from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
 from fedaudit.config import registry
 from fedaudit.engine import environment
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.report.run_header import run_id
+from fedaudit.report.document import Report
+from fedaudit.report.run_header import build_report, run_id
 from fedaudit.system.files import sha256
-
-if TYPE_CHECKING:
-    from fedaudit.report.document import Report
 
 
 def decided_report(
@@ -44,7 +41,7 @@ def decided_report(
     sets_known: bool | None = None,
     federations: int | None = None,
     progress: Progress = no_progress,
-) -> "Report":
+) -> Report:
     """Return the report of a decision over scores alone.
 
     With a file of published `commitments`, marks that are not among them flag no client. With the
@@ -109,10 +106,40 @@ def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: i
         *_shared_sets_caveats(scores),
         *commitment.key_caveats(scores, status, opened=False),
         *caveats(scores),
-        *skewed_counts.caveats(scores),
+        *skewed_count_caveats(scores),
         *lost_mark_caveats(scores.marks.values()),
         *simulation_caveats(scores, federations),
     ]
+
+
+MIN_EXPECTED = 10.0
+"""The fewest expected hits by chance at which a count is taken as normal."""
+
+
+def skewed_count_caveats(scores: Scores) -> list[str]:
+    """Return a limit for each mark whose counts are too small for a normal z."""
+    limits = []
+    for mark in scores.marks:
+        tests = [t[mark] for r in scores.rounds for t in (r.reference, *r.clients.values())]
+        # The expected count of hits by chance, or of misses if that is smaller.
+        expected = [
+            test.n * min(test.chance, 1 - test.chance) for test in tests if _is_binomial(test)
+        ]
+        if (least := min(expected, default=MIN_EXPECTED)) < MIN_EXPECTED:
+            limits.append(
+                f"for mark {mark}, as few as {least:.2g} hits are expected by chance in a test; "
+                f"below {MIN_EXPECTED:g} z is skewed, and p-values may be too small; more prompts "
+                "or longer answers help"
+            )
+    return limits
+
+
+def _is_binomial(score: Score) -> bool:
+    """Tell whether z is that of a binomial count: only then does the count show its skewness."""
+    variance = score.n * score.chance * (1 - score.chance)
+    if variance <= 0:
+        return False
+    return isclose(score.z, (score.hits - score.n * score.chance) / sqrt(variance), abs_tol=1e-9)
 
 
 def lost_mark_caveats(watermarks: Iterable[str]) -> list[str]:
@@ -284,10 +311,8 @@ def report(
     seeds: Mapping[str, int],
     device: str,
     queries: int | None = None,
-) -> "Report":
+) -> Report:
     """Return the report of an attribution."""
-    from fedaudit.report.run_header import build_report
-
     files = [str(row["sha256"]) for row in data]
     return build_report(
         command=command,

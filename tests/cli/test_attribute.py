@@ -11,7 +11,7 @@ import handmade
 import pytest
 from test_help import imported
 
-from fedaudit.attribution.server import collusion
+from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.attribution.server.sum_plan import draw_sum_plan
 from fedaudit.federation import adapters
@@ -290,12 +290,12 @@ def test_what_colluding_clients_leave_together(fed):
     [target, *_] = drawn.designs
     alone = replace(plan, designs={1: replace(drawn, designs=(target,))})
     # One pair of sums and everybody's are three equations in six unknowns, or fewer.
-    [line] = collusion.describe_collusion(alone, [target.target])
+    [line] = dry_run.describe_collusion(alone, [target.target])
     assert (
         "no other client's follows by linear algebra; the smallest group whose sum follows has"
         in line
     )
-    assert collusion.describe_collusion(alone, []) == []
+    assert dry_run.describe_collusion(alone, []) == []
 
 
 def test_a_wrong_key_flags_nobody_and_says_so(run, fed):

@@ -190,7 +190,7 @@ def stored(folder, updates, shares, secure, number):
             limit=secure.get("limit", 1.0),
             whole=secure["whole"],
         )
-        found = shared_sets.draw_by(rule, list(updates), seed=secure["seed"], number=number)
+        found = shared_sets.draw(rule, list(updates), seed=secure["seed"], number=number)
         wanted |= set(found.sets)
     for who in updates if secure.get("protocol", "pairs") == "pairs" else ():
         design = subset_design.draw(
@@ -202,7 +202,7 @@ def stored(folder, updates, shares, secure, number):
             seed=secure["seed"],
             number=number,
             limit=secure.get("limit", 1.0),
-        ).design
+        )
         wanted |= {*design.include, *design.exclude}
     found = {}
     for members in sorted(wanted):

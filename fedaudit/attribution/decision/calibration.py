@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
@@ -23,9 +24,6 @@ from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_sets_distribution, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
 from fedaudit.metrics.intervals import Estimate, wilson
-
-if TYPE_CHECKING:
-    import numpy as np
 
 STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 """Mean Z of the marked client; 0: no one is marked."""
@@ -85,8 +83,6 @@ def calibrate(
     holds; `unopened` is how many further marks count as tests, as for `decide`.
     Raises UsageError for less than one federation, or without scores to simulate from.
     """
-    import numpy as np
-
     if federations < 1:
         raise UsageError(f"{federations} federations tell nothing: give 1 or more.")
     if not any(r.clients for r in scores.rounds):
@@ -177,7 +173,7 @@ def least_found(lines: Sequence[PowerEstimate]) -> float | None:
 
 
 def _federation(
-    scores: Scores, strength: float, rng: "np.random.Generator"
+    scores: Scores, strength: float, rng: np.random.Generator
 ) -> tuple[Scores, str, Shares]:
     """Return a simulated federation's scores, its marked client ("" for none), and its shares."""
     present = sorted({client for r in scores.rounds for client in r.clients})
@@ -202,7 +198,7 @@ def _federation(
 
 
 def _redraw_sets(
-    round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
+    round_scores: RoundScores, weights: Mapping[str, float], rng: np.random.Generator
 ) -> tuple[RoundScores, dict[str, dict[str, float]] | None]:
     """Return the round with newly drawn shared sets, and each client's share in its estimates.
 
@@ -227,7 +223,7 @@ def _redraw_sets(
 
 
 def _draw_shares(
-    round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
+    round_scores: RoundScores, weights: Mapping[str, float], rng: np.random.Generator
 ) -> dict[str, dict[str, float]]:
     """Return the share of each other client's update in each estimate, drawn independently."""
     shares = {}
@@ -243,7 +239,7 @@ def _round(
     round_scores: RoundScores,
     chosen: dict[str, int],
     added: dict[str, dict[str, float]],
-    rng: "np.random.Generator",
+    rng: np.random.Generator,
 ) -> RoundScores:
     """Return the round with a null mark in place of each mark, and with `added` scores.
 

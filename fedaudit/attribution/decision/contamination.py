@@ -3,21 +3,32 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from fedaudit.attribution.scores import RoundScores, Scores
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedaudit.metrics.attribution.contamination import DetectorResponse, RoundEvidence
-    from fedaudit.metrics.attribution.group_contamination import MixedScores
-    from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
-    from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
-    from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
-if TYPE_CHECKING:
-    from fedaudit.metrics.attribution.mixture import Mixture
+from fedaudit.metrics.attribution import contamination, known_contamination
+from fedaudit.metrics.attribution.contamination import (
+    NOTHING_HIDDEN,
+    TEST_RESPONSES,
+    DetectorResponse,
+    RoundEvidence,
+    hiding_probabilities,
+)
+from fedaudit.metrics.attribution.group_contamination import MixedScores
+from fedaudit.metrics.attribution.hypotheses import enumerate_hypotheses
+from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
+from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
+from fedaudit.metrics.attribution.marked_groups import (
+    MAX_ENUMERATED_CLIENTS,
+    Group,
+    MarkEvidence,
+    candidates_with_known_sets,
+    enumerate_groups,
+    nested_groups,
+)
+from fedaudit.metrics.attribution.mixture import Mixture
 
 ClientMark = tuple[str, str]
 """A client and a mark."""
@@ -28,15 +39,12 @@ Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
 def client_leak_distributions(
     scores: Scores,
     client: str,
-    evidence_by_mark: "Mapping[str, Mapping[str, MarkEvidence]]",
-    responses: "Sequence[DetectorResponse]",
-) -> "dict[str, tuple[LeakDistribution, ...]]":
+    evidence_by_mark: Mapping[str, Mapping[str, MarkEvidence]],
+    responses: Sequence[DetectorResponse],
+) -> dict[str, tuple[LeakDistribution, ...]]:
     """Return the distributions of the part of a client's Z that others add, under each mark."""
     if not evidence_by_mark:
         return {}
-    from fedaudit.metrics.attribution import contamination
-    from fedaudit.metrics.attribution.marked_groups import nested_groups
-
     rounds, strength = [r for r in scores.rounds if client in r.clients], _strength(scores)
     mixtures = [
         coefficient_distribution(r, client, other_participants(r, client), scores.weights)
@@ -57,28 +65,17 @@ def client_leak_distributions(
 def contamination_hypotheses(
     scores: Scores,
     mark: str,
-    evidence_by_client: "Mapping[str, MarkEvidence]",
+    evidence_by_client: Mapping[str, MarkEvidence],
     degrees: Mapping[str, float],
     shares: Shares,
     error: float,
-) -> "Iterator[tuple[str, ContaminationHypotheses, bool]]":
+) -> Iterator[tuple[str, ContaminationHypotheses, bool]]:
     """Yield each client with what others may add to its Z under a mark, where the sets are known.
 
     If scores show that the test answers to negative shares, too, the sizes of shares count. The
     last entry is whether every group of clients that may be marked was tried: many clients form too
     many groups.
     """
-    import numpy as np
-
-    from fedaudit.metrics.attribution import known_contamination
-    from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-    from fedaudit.metrics.attribution.hypotheses import enumerate_hypotheses
-    from fedaudit.metrics.attribution.marked_groups import (
-        MAX_ENUMERATED_CLIENTS,
-        candidates_with_known_sets,
-        enumerate_groups,
-    )
-
     names = list(evidence_by_client)
     rounds = [
         _round_shares_of_mark(r, mark, evidence_by_client, shares[r.round]) for r in scores.rounds
@@ -106,14 +103,10 @@ def contamination_hypotheses(
 def _round_shares_of_mark(
     round_scores: RoundScores,
     mark: str,
-    evidence_by_client: "Mapping[str, MarkEvidence]",
+    evidence_by_client: Mapping[str, MarkEvidence],
     shares: Mapping[str, Mapping[str, float]],
-) -> "MixedScores":
+) -> MixedScores:
     """Return the clients' shares in each other's estimates of a round, and their scores."""
-    import numpy as np
-
-    from fedaudit.metrics.attribution.group_contamination import MixedScores
-
     here, start = round_scores.clients, round_scores.reference[mark]
     held, null = (
         np.zeros((len(evidence_by_client), len(evidence_by_client))),
@@ -139,7 +132,7 @@ def _round_shares_of_mark(
 
 
 def _shown_score(
-    round_scores: RoundScores, client: str, mark: str, evidence: "MarkEvidence"
+    round_scores: RoundScores, client: str, mark: str, evidence: MarkEvidence
 ) -> float:
     """Return how strongly a client shows a mark in a round, beyond chance."""
     difference = round_scores.clients[client][mark].z - round_scores.reference[mark].z
@@ -156,15 +149,11 @@ def _others_marks(
     round_scores: RoundScores,
     client: str,
     mark: str,
-    others: "Mapping[str, MarkEvidence]",
-    groups: "Sequence[Group]",
-    hidden: "npt.NDArray[np.float64]",
-) -> "RoundEvidence":
+    others: Mapping[str, MarkEvidence],
+    groups: Sequence[Group],
+    hidden: npt.NDArray[np.float64],
+) -> RoundEvidence:
     """Return how the other participants of one of a client's rounds show a mark."""
-    import numpy as np
-
-    from fedaudit.metrics.attribution.contamination import RoundEvidence
-
     names = other_participants(round_scores, client)
     beyond = [_shown_score(round_scores, name, mark, others[name]) for name in names]
     table = [[name in group for name in names] for group in groups]
@@ -180,17 +169,13 @@ def _others_marks(
 
 
 def _hiding_probabilities(
-    rounds: Sequence[RoundScores], groups: "Sequence[Group]", weights: Mapping[str, float]
-) -> "list[npt.NDArray[np.float64]]":
+    rounds: Sequence[RoundScores], groups: Sequence[Group], weights: Mapping[str, float]
+) -> list[npt.NDArray[np.float64]]:
     """Return, by round, how likely it is that a group's members hide each share of their mark.
 
     Over several rounds the hidden shares average out, so they count only where two members of a
     group were together in a single round.
     """
-    import numpy as np
-
-    from fedaudit.metrics.attribution.contamination import NOTHING_HIDDEN
-
     chances = [np.tile(NOTHING_HIDDEN, (len(groups), 1)) for _ in rounds]
     for index, group in enumerate(groups):
         together = [at for at, r in enumerate(rounds) if len(r.clients.keys() & set(group)) > 1]
@@ -201,10 +186,8 @@ def _hiding_probabilities(
 
 
 def _hiding_probabilities_of_group(
-    round_scores: RoundScores, group: "Group", weights: Mapping[str, float]
-) -> "npt.NDArray[np.float64]":
-    from fedaudit.metrics.attribution.contamination import hiding_probabilities
-
+    round_scores: RoundScores, group: Group, weights: Mapping[str, float]
+) -> npt.NDArray[np.float64]:
     members, held = [name for name in group if name in round_scores.clients], []
     for member in members:
         others = other_participants(round_scores, member)
@@ -222,10 +205,8 @@ def other_participants(round_scores: RoundScores, client: str) -> list[str]:
 
 def coefficient_distribution(
     round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
-) -> "Mixture":
+) -> Mixture:
     """Return the distribution of the shares of the clients `names` in a client's estimate."""
-    from fedaudit.metrics.attribution.mixture import Mixture
-
     weight = weights.get(client, 1.0)
     return Mixture(
         weights=tuple(weights.get(name, 1.0) / weight for name in names),

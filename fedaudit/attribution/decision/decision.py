@@ -16,7 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isfinite, nextafter
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.decision.contamination import (
@@ -27,14 +29,10 @@ from fedaudit.attribution.decision.contamination import (
 )
 from fedaudit.attribution.scores import Scores, empty_rounds, score_differences
 from fedaudit.metrics.attribution import stouffer
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
-    from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
-    from fedaudit.metrics.attribution.marked_groups import MarkEvidence
+from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
+from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
+from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
+from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,10 @@ class NullDistribution:
     Without null marks, Z by chance is taken as standard normal, as in the paper.
     """
 
-    null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
-    leak_distributions: "Sequence[LeakDistribution | ContaminationHypotheses]" = ()
+    null: Sequence[Sequence[float]] | npt.NDArray[np.float64]
+    leak_distributions: Sequence[LeakDistribution | ContaminationHypotheses] = ()
     """What other clients may add to Z: each is tried, and the one with the largest p counts."""
-    without_sets: "Sequence[LeakDistribution]" = ()
+    without_sets: Sequence[LeakDistribution] = ()
     """The same computed without knowledge of the sets, for a second test beside the first."""
     tail_degrees: float = math.inf
     """The degrees of freedom that fit the tails of null marks' Z over all clients."""
@@ -70,10 +68,8 @@ class NullDistribution:
         return max(1.0, stouffer.null_spread(self.null)) if len(self.null) else 1.0
 
     @property
-    def null_marks_z(self) -> "npt.NDArray[np.float64]":
+    def null_marks_z(self) -> npt.NDArray[np.float64]:
         """Z of each null mark."""
-        import numpy as np
-
         total = np.asarray(self.null, dtype=np.float64).sum(axis=0)
         return np.asarray(total / math.sqrt(len(self.null)))
 
@@ -100,7 +96,7 @@ class NullDistribution:
         return stouffer.p_value(z)
 
     def _largest_tail(
-        self, leaks: "Sequence[LeakDistribution | ContaminationHypotheses]", z: float
+        self, leaks: Sequence[LeakDistribution | ContaminationHypotheses], z: float
     ) -> float:
         return max(
             leak.tail_probability(z / self.spread, self.degrees_of_freedom) for leak in leaks
@@ -153,8 +149,6 @@ def null_distributions(
 
     The tails are estimated over all the clients named.
     """
-    import numpy as np
-
     before = {
         mark: np.array([r.reference[mark].null for r in scores.rounds], dtype=np.float64)
         for mark in scores.marks
@@ -177,8 +171,6 @@ def _with_tails(
     A client whose scores are 0 under every null mark, for example because there was nothing to
     test, is not evidence about tails.
     """
-    import numpy as np
-
     standardized: dict[str, list[npt.NDArray[np.float64]]] = {}
     for (_, mark), chance in chances.items():
         if np.any(chance.null):
@@ -214,8 +206,6 @@ def innocent_distributions(
         pairs, second = _add_known_leaks(
             chances, scores, z, evidence_by_mark, shares, error=error, up_to=up_to
         )
-    from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
-
     before = dict(chances)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
         untried = {pair for pair in second if not chances[pair].without_sets}
@@ -237,7 +227,7 @@ def _add_known_leaks(
     chances: dict[ClientMark, NullDistribution],
     scores: Scores,
     z: Mapping[ClientMark, float],
-    evidence_by_mark: "Mapping[str, Mapping[str, MarkEvidence]]",
+    evidence_by_mark: Mapping[str, Mapping[str, MarkEvidence]],
     shares: Shares,
     *,
     error: float,
@@ -254,8 +244,13 @@ def _add_known_leaks(
     second: set[ClientMark] = set()
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
+        degrees_by_client = {
+            client: chance.degrees_of_freedom
+            for (client, name), chance in chances.items()
+            if name == mark
+        }
         hypotheses = contamination_hypotheses(
-            scores, mark, evidence_by_mark[mark], _degrees_of_freedom(chances, mark), shares, error
+            scores, mark, evidence_by_mark[mark], degrees_by_client, shares, error
         )
         for client, leak, complete in hypotheses:
             if (client, mark) in worth:
@@ -268,25 +263,13 @@ def _add_known_leaks(
 
 def _shown_marks(
     scores: Scores, z: Mapping[ClientMark, float], chances: Mapping[ClientMark, NullDistribution]
-) -> "dict[str, dict[str, MarkEvidence]]":
+) -> dict[str, dict[str, MarkEvidence]]:
     """Return, by mark, the evidence that each client shows it."""
-    from fedaudit.metrics.attribution.marked_groups import MarkEvidence
-
     evidence_by_mark: dict[str, dict[str, MarkEvidence]] = {mark: {} for _, mark in z}
     for (client, mark), z_value in z.items():
         rounds = sum(client in r.clients for r in scores.rounds)
         evidence_by_mark[mark][client] = MarkEvidence(z_value, chances[client, mark].spread, rounds)
     return evidence_by_mark
-
-
-def _degrees_of_freedom(
-    chances: Mapping[ClientMark, NullDistribution], mark: str
-) -> dict[str, float]:
-    return {
-        client: chance.degrees_of_freedom
-        for (client, name), chance in chances.items()
-        if name == mark
-    }
 
 
 ALPHA = 0.01
@@ -490,31 +473,19 @@ def _stopping_round(
     return None if count is None else list(scores)[count - 1]
 
 
-@dataclass(frozen=True, slots=True)
-class FlagCounts:
-    """How many of the marked and of the innocent clients are flagged."""
-
-    true_positives: int
-    positives: int
-    false_positives: int
-    negatives: int
-
-
 def count_flags(
     flagged: Mapping[str, Collection[str]], present: Sequence[str], truth: Mapping[str, str]
-) -> FlagCounts:
-    """Return how many marked and innocent clients took part, and how many of them were flagged.
+) -> dict[str, tuple[int, int]]:
+    """Return how many of the marked ("tpr") and of the innocent ("fpr") clients are flagged.
 
-    `truth` has each client's true mark; `flagged` has the marks that flag each client, where ""
-    stands for any. A client that is flagged only by another client's mark is not a true positive.
+    Each count comes with the number of such clients among those `present`. `truth` has each
+    client's true mark; `flagged` has the marks that flag each client, where "" stands for any. A
+    client that is flagged only by another client's mark is not a true positive.
     """
-    positives = [client for client in present if truth.get(client)]
-    negatives = [client for client in present if not truth.get(client)]
-    return FlagCounts(
-        true_positives=sum(
-            bool({truth[client], ""} & set(flagged.get(client, ()))) for client in positives
-        ),
-        positives=len(positives),
-        false_positives=sum(client in flagged for client in negatives),
-        negatives=len(negatives),
-    )
+    marked = [client for client in present if truth.get(client)]
+    innocent = [client for client in present if not truth.get(client)]
+    found = sum(bool({truth[client], ""} & set(flagged.get(client, ()))) for client in marked)
+    return {
+        "tpr": (found, len(marked)),
+        "fpr": (sum(client in flagged for client in innocent), len(innocent)),
+    }

@@ -6,7 +6,9 @@ For anyone who knows the sets of the sums: see docs/estimator.md.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
@@ -15,15 +17,11 @@ from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import sums_log
 from fedaudit.attribution.server.masks import foreign_shares
-from fedaudit.attribution.server.round_designs import SHARED
-from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.combinations import Combination
+from fedaudit.attribution.server.round_designs import SHARED, read_designs, read_sets
+from fedaudit.metrics.attribution.contributions import contributions
 from fedaudit.metrics.attribution.shared_sets import SharedSets
-from fedaudit.metrics.attribution.subset_design import Design
+from fedaudit.metrics.attribution.subset_design import Combination
 from fedaudit.system.files import existing_path
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CONTRIBUTION = "contribution"
 """The metric for what a client itself adds to its scores."""
@@ -54,16 +52,10 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
 
 def _combinations(entry: Mapping[str, Any]) -> list[Combination]:
     if entry["protocol"] == SHARED:
-        sets = _sets(entry["designs"]["sets"])
+        sets = read_sets(entry["designs"]["sets"])
         names = sorted({client for members in sets for client in members})
-        return SharedSets(tuple(names), sets, 0).combinations()
-    designs = [
-        Design(str(table["target"]), _sets(table["include"]), _sets(table["exclude"]))
-        for table in entry["designs"]
-    ]
-    return [
-        Combination(design.target, subset_design.sum_coefficients(design)) for design in designs
-    ]
+        return SharedSets(tuple(names), sets).combinations()
+    return [design.combination for design in read_designs(entry["designs"])]
 
 
 def _check_own_share(combinations: Iterable[Combination]) -> None:
@@ -71,10 +63,6 @@ def _check_own_share(combinations: Iterable[Combination]) -> None:
     for combination in combinations:
         if not isclose(combination.client_shares().get(combination.target, 0.0), 1, abs_tol=1e-6):
             raise ValueError(f"The sets give no estimate of {combination.target}.")
-
-
-def _sets(sets: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(map(str, members)) for members in sets)
 
 
 def estimate_shares(
@@ -117,8 +105,6 @@ def contribution_rows(
     `shares` are the shares of other clients in each scored estimate (`estimate_shares`), `flagged`
     are the marks that flag each client (`Decision.marks`).
     """
-    from fedaudit.metrics.attribution.contributions import contributions
-
     if not scores.rounds:
         return
     matrices = [_share_matrix(r, shares[r.round], scores.clients) for r in scores.rounds]
@@ -146,10 +132,8 @@ def contribution_rows(
 
 def _share_matrix(
     round_scores: RoundScores, shares: Mapping[str, Mapping[str, float]], clients: Sequence[str]
-) -> "np.ndarray":
+) -> np.ndarray:
     """Return the share of every client in each estimate of a round, (estimates, clients)."""
-    import numpy as np
-
     rows = [
         [1.0 if name == client else shares[client].get(name, 0.0) for name in clients]
         for client in round_scores.clients
@@ -157,10 +141,8 @@ def _share_matrix(
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))
 
 
-def _score_differences(round_scores: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
+def _score_differences(round_scores: RoundScores, mark: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a round's score differences from the global model: of the mark and its null marks."""
-    import numpy as np
-
     start = round_scores.reference[mark]
     scores = [round_scores.clients[client][mark] for client in round_scores.clients]
     values = np.array([score.z - start.z for score in scores], dtype=np.float64)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.estimates import Estimates
 from fedaudit.attribution.evidence import bundle, commitment, decision_rows, report_file
-from fedaudit.attribution.evidence import bundle as bundles
 from fedaudit.attribution.evidence.bundle import Bundle
 from fedaudit.attribution.evidence.decision_rows import state_of
 from fedaudit.attribution.owner import detection, scoring
@@ -27,7 +26,7 @@ from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import sums_log
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.federation.commitments import Commitment, Commitments
+from fedaudit.federation.commitments import Commitments
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
 from fedaudit.report.check import Check, State, verdict
 from fedaudit.system.files import existing_path, sha256
@@ -76,10 +75,14 @@ def verify_bundle(
     public = folder / bundle.COMMITMENTS if bundle.COMMITMENTS in contents.files else None
     if config["committed"] and public is None:
         raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
-    files = CommitmentFiles(bundled=public, published=commitments)
-    source = ServerEvidence(log=log, sha256=estimates_sha256)
-    yield from check_source(contents, folder, estimates, report, source)
-    yield from compare_commitments(files, marks, scores, committed=config["committed"], rests=rests)
+    stated = estimates_sha256
+    if stated and not SHA256.fullmatch(stated):
+        raise UsageError(f"--estimates-sha256 {stated!r} is not 64 hex digits of SHA-256.")
+    digest = sha256(folder / bundle.ESTIMATES / estimates_file.NAME)
+    yield _check_contents(contents, digest, estimates, report)
+    yield _check_estimates(digest, estimates.run, log, stated, rests)
+    yield _compare_published(public, commitments, scores, rests)
+    yield from _check_commitments(public, commitments, marks, scores, config["committed"])
     yield from _check_issued(marks)
     again = scoring.score(folder / bundle.ESTIMATES, estimates, marks, pool, progress=progress)
     opened = [mark.id for mark in marks]
@@ -127,59 +130,40 @@ HOW = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerEvidence:
-    """What a verifier got from the server itself, not from the accuser."""
-
-    log: Path | None = None
-    sha256: str = ""
-    """The SHA-256 of estimates.json; empty where the server told none."""
-
-    def __post_init__(self) -> None:
-        if self.sha256 and not SHA256.fullmatch(self.sha256):
-            raise UsageError(f"--estimates-sha256 {self.sha256!r} is not 64 hex digits of SHA-256.")
-
-
-def check_source(
-    bundle: Bundle,
-    folder: Path,
-    estimates: Estimates,
-    report: Mapping[str, Any],
-    evidence: ServerEvidence,
-) -> Iterator[Check]:
-    """Yield whether a bundle is about what it names, and its estimates are those of the server.
-
-    Raises InputError for the log of another run.
-    """
+def _check_contents(
+    contents: Bundle, digest: str, estimates: Estimates, report: Mapping[str, Any]
+) -> Check:
+    """Return whether a bundle is about what it names; `digest` is that of its estimates.json."""
     named: dict[str, object] = {
-        "schema_version": bundles.SCHEMA_VERSION,
+        "schema_version": bundle.SCHEMA_VERSION,
         "run": estimates.run,
         "rounds": tuple(r.round for r in estimates.rounds),
         "clients": estimates.clients,
         "settings": report_file.settings(report),
-        "estimates": sha256(folder / bundles.ESTIMATES / estimates_file.NAME),
+        "estimates": digest,
     }
-    odd = [name for name, value in named.items() if getattr(bundle, name) != value]
-    adapters = (f"{bundles.ESTIMATES}/{name}" for name in estimates_file.adapter_files(estimates))
-    odd += ["files"] * any(name not in bundle.files for name in adapters)
+    odd = [name for name, value in named.items() if getattr(contents, name) != value]
+    adapters = (f"{bundle.ESTIMATES}/{name}" for name in estimates_file.adapter_files(estimates))
+    odd += ["files"] * any(name not in contents.files for name in adapters)
     why = f"not as the estimates and the report have them: {', '.join(odd)}" if odd else ""
-    yield Check(state=state_of(not odd), kind="bundle", name="names its contents", why=why)
-    yield _check_estimates(str(named["estimates"]), estimates.run, evidence, report)
+    return Check(state=state_of(not odd), kind="bundle", name="names its contents", why=why)
 
 
-def _check_estimates(
-    digest: str, run: str, evidence: ServerEvidence, report: Mapping[str, Any]
-) -> Check:
-    """Return whether the server handed over an estimates.json of this SHA-256, as the last one."""
+def _check_estimates(digest: str, run: str, log: Path | None, stated: str, rests: str) -> Check:
+    """Return whether the server handed over an estimates.json of this SHA-256, as the last one.
+
+    `log` and the SHA-256 `stated` are from the server itself, not from the accuser. Raises
+    InputError for the log of another run.
+    """
     check = Check(state="not checked", kind="estimates", name="as the server handed them over")
     handed = []
-    if evidence.log is not None:
-        sums_log.read(evidence.log, run)  # raises InputError for another run's
-        handed = sums_log.handed_over(evidence.log)
-    stated = [evidence.sha256.lower()] if evidence.sha256 else []
+    if log is not None:
+        sums_log.read(log, run)  # raises InputError for another run's
+        handed = sums_log.handed_over(log)
     if not handed and not stated:
-        return replace(check, why=HOW, rests=report_file.accusation(report))
-    wrong = [last for last in (*stated, *handed[-1:]) if last != digest]
+        return replace(check, why=HOW, rests=rests)
+    servers = [*([stated.lower()] if stated else []), *handed[-1:]]
+    wrong = [last for last in servers if last != digest]
     if not wrong:
         return replace(check, state="same", why=f"SHA-256 {digest}")
     why = f"SHA-256 {digest}, the server's is {wrong[0]}"
@@ -342,76 +326,40 @@ def _sorted_scores(round_scores: RoundScores, marks: Sequence[str]) -> list[tupl
 PUBLISHED = "as published"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitmentFiles:
-    """Where commitments are read from; None where there are none."""
+def _compare_published(
+    bundled: Path | None, published: Path | None, scores: Scores, rests: str
+) -> Check:
+    """Return whether the bundle's commitments are those that another party received earlier.
 
-    bundled: Path | None
-    """The bundle's own commitments, which its owner chose."""
-    published: Path | None
-    """The commitments that another party received before training."""
-
-    @property
-    def trusted(self) -> Path | None:
-        """The published commitments, or else those of the bundle."""
-        return self.published or self.bundled
-
-
-def compare_commitments(
-    files: CommitmentFiles,
-    marks: Sequence[Mark],
-    scores: Scores,
-    *,
-    committed: bool,
-    rests: str,
-) -> Iterator[Check]:
-    """Yield checks of the commitments against published ones, the decision and the opened marks.
-
-    `committed` says whether the decision was made with commitments; `rests` is the sentence that
-    rests on the keys having been fixed beforehand. Raises InputError for files
-    without commitments.
+    `rests` is the sentence that rests on the keys having been fixed beforehand. Raises InputError
+    for files without commitments.
     """
-    yield _compare_published(files, scores, rests)
-    if files.trusted and not committed:
-        why = "it was made without them, so unopened ones do not count as tests"
-        yield Check(state="differs", kind="decision", name="by commitments", why=why)
-    entries = commitments_file.read(files.trusted).commitments if files.trusted else ()
-    yield from _check_marks(marks, scores, {e.id: e for e in entries}, files.trusted)
-
-
-def _compare_published(files: CommitmentFiles, scores: Scores, rests: str) -> Check:
     check = Check(state="not checked", kind="commitments", name=PUBLISHED)
-    if files.bundled is None:
-        why = f"the bundle has no {commitments_file.NAME}"
-        return Check(
-            state="differs" if files.published else "not checked",
-            kind=check.kind, name=check.name, why=why, rests="" if files.published else rests,
-        )  # fmt: skip
-    bundled = commitments_file.read(files.bundled)
-    count = len(bundled.commitments)
-    if files.published is None and sha256(files.bundled) == scores.noted:
+    if bundled is None:
+        check = replace(check, why=f"the bundle has no {commitments_file.NAME}")
+        return replace(check, state="differs") if published else replace(check, rests=rests)
+    ours = commitments_file.read(bundled)
+    count = len(ours.commitments)
+    if published is None and sha256(bundled) == scores.noted:
         why = f"{count:,}, as the server noted them with the first sum, by the estimates"
-        return Check(state="same", kind=check.kind, name=check.name, why=why)
-    if files.published is None:
+        return replace(check, state="same", why=why)
+    if published is None:
         why = (
-            f"the bundle's own file, {count:,} of SHA-256 {sha256(files.bundled)}: give with "
+            f"the bundle's own file, {count:,} of SHA-256 {sha256(bundled)}: give with "
             "--commitments the one that you received before training"
         )
         return replace(check, why=why, rests=rests)
-    published = commitments_file.read(files.published)
-    odd = _differences(_digests(bundled), _digests(published))
-    if not odd and bundled == published:
-        return Check(state="same", kind=check.kind, name=check.name, why=f"{count:,}")
-    why = f"not as in {files.published}: {odd or 'when they were made, or their order'}"
-    return Check(state="differs", kind=check.kind, name=check.name, why=why)
+    theirs = commitments_file.read(published)
+    odd = _differences(ours, theirs)
+    if not odd and ours == theirs:
+        return replace(check, state="same", why=f"{count:,}")
+    why = f"not as in {published}: {odd or 'when they were made, or their order'}"
+    return replace(check, state="differs", why=why)
 
 
-def _digests(commitments: Commitments) -> dict[str, str]:
-    return {entry.id: entry.sha256 for entry in commitments.commitments}
-
-
-def _differences(bundled: Mapping[str, str], published: Mapping[str, str]) -> str:
+def _differences(ours: Commitments, theirs: Commitments) -> str:
     """Return in words how many commitments are missing, new or changed; empty for none."""
+    bundled, published = ({e.id: e.sha256 for e in side.commitments} for side in (ours, theirs))
     counts = {
         "lacking": len(set(published) - set(bundled)),
         "not published": len(set(bundled) - set(published)),
@@ -420,10 +368,22 @@ def _differences(bundled: Mapping[str, str], published: Mapping[str, str]) -> st
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
-def _check_marks(
-    marks: Sequence[Mark], scores: Scores, published: Mapping[str, Commitment], path: Path | None
+def _check_commitments(
+    bundled: Path | None,
+    received: Path | None,
+    marks: Sequence[Mark],
+    scores: Scores,
+    committed: bool,
 ) -> Iterator[Check]:
-    """Yield whether each opened mark is the one that was committed to and tested."""
+    """Yield whether each opened mark is the one that was committed to and tested.
+
+    `committed` says whether the decision was made with commitments.
+    """
+    path = received or bundled
+    if path and not committed:
+        why = "it was made without them, so unopened ones do not count as tests"
+        yield Check(state="differs", kind="decision", name="by commitments", why=why)
+    published = {e.id: e for e in commitments_file.read(path).commitments} if path else {}
     digests = commitment.commitment_digests(marks)
     opened = {mark.id for mark in marks}
     for mark, plugin in scores.marks.items():

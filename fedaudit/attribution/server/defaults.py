@@ -1,16 +1,22 @@
 """The settings of a server that named none, or only some: the nearest possible ones."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fedaudit.api.errors import UsageError
-from fedaudit.metrics.attribution import subset_design
+from fedaudit.attribution.server.round_designs import SHARED
+from fedaudit.metrics.attribution import shared_rule, shared_sets_distribution, subset_design
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 LIMIT = 0.4
 """The default limit: the largest share of another client's update in an estimate."""
 
 FEWEST = 2
 """The default threshold: no sum is over fewer clients, unless a lower threshold is named."""
+
+DIGITS = 4
+"""Decimals to which a ratio of weights is rounded upwards, because the owner gets to see it."""
 
 DRAWS, ENOUGH = 4000, 0.005
 """A limit is possible if more than the share ENOUGH of DRAWS random designs keeps it."""
@@ -32,15 +38,34 @@ class ProtocolSettings:
     """Notes on the settings that replaced others."""
 
 
-def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
-    """Return the nearest settings that rounds with these `counts` of participants allow.
+Kind = tuple[int, bool, float]
+"""A round's number of participants, whether the sum over all is the round's own, and the ratio of
+the largest to the smallest weight in sums."""
+
+
+def nearest(
+    protocol: str, settings: ProtocolSettings, kinds: Mapping[int, Kind]
+) -> ProtocolSettings:
+    """Return the nearest settings that every round allows.
 
     Named settings are kept; if they are impossible, drawing a design refuses them. Raises
     UsageError if only sums over single clients would be possible.
     """
+    counts = {count for count, _, _ in kinds.values()}
+    if protocol == SHARED:
+        settings = _shared_threshold(settings, min(counts))
+        shared_rules = set(rules(settings, kinds).values())
+        return _default_limit(
+            settings, map(_shared_limit, shared_rules), "shared sets keep no lower one"
+        )
     if min(counts) < 3:  # drawing refuses so few participants in any case
         return settings
-    return _default_limit(_threshold(_default_others(settings, min(counts))), counts)
+    settings = _pairs_threshold(_default_others(settings, min(counts)))
+    return _default_limit(
+        settings,
+        (_pairs_limit(count, settings) for count in counts),
+        f"with {settings.pairs} pairs of sums too few designs keep a lower one",
+    )
 
 
 def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
@@ -67,7 +92,7 @@ def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings
     return replace(settings, others=chosen, notes=(*settings.notes, note))
 
 
-def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
+def _pairs_threshold(settings: ProtocolSettings) -> ProtocolSettings:
     """Return the settings with a threshold that their sets reach.
 
     The threshold is lowered only if neither sets nor threshold were named: named sets smaller than
@@ -82,21 +107,28 @@ def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
     return replace(settings, threshold=settings.others, notes=(*settings.notes, note))
 
 
-def _default_limit(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
-    """Return the settings with the lowest limit, at least their own, that designs can keep."""
-    if "limit" in settings.explicit:
-        return settings
-    limit = max(_limit(count, settings) for count in set(counts))
-    if limit == settings.limit:
+def _shared_threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
+    half = fewest // 2
+    if "threshold" in settings.explicit or half < 2 or settings.threshold <= half:
         return settings
     note = (
-        f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: with "
-        f"{settings.pairs} pairs of sums too few designs keep a lower one"
+        f"a threshold of {half} clients in place of {settings.threshold}: half of {fewest} clients "
+        f"are {half}"
     )
+    return replace(settings, threshold=half, notes=(*settings.notes, note))
+
+
+def _default_limit(
+    settings: ProtocolSettings, limits: Iterable[float], why: str
+) -> ProtocolSettings:
+    """Return the settings with the largest of the `limits` that each kind of round can keep."""
+    if "limit" in settings.explicit or (limit := max(limits)) == settings.limit:
+        return settings
+    note = f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: {why}"
     return replace(settings, limit=limit, notes=(*settings.notes, note))
 
 
-def _limit(count: int, settings: ProtocolSettings) -> float:
+def _pairs_limit(count: int, settings: ProtocolSettings) -> float:
     others, pairs = settings.others, settings.pairs
     try:
         subset_design.check(count, others, pairs, settings.threshold)
@@ -112,3 +144,34 @@ def _limit(count: int, settings: ProtocolSettings) -> float:
         ),
         1.0,
     )
+
+
+def _shared_limit(rule: SharedSetsRule) -> float:
+    try:
+        rule.check()
+    except UsageError:  # drawing reports it, with the round
+        return rule.limit
+    return shared_sets_distribution.lowest_limit(rule) or rule.limit
+
+
+def ratio(weights: Mapping[str, float]) -> float:
+    """Return the largest weight over the smallest, rounded upwards."""
+    exact = max(weights.values()) / min(weights.values())
+    if not math.isfinite(exact):
+        raise UsageError("The weights of the clients are too far apart for sums by size.")
+    return float(math.ceil(exact * 10**DIGITS - 1e-6) / 10**DIGITS)
+
+
+def rules(settings: ProtocolSettings, kinds: Mapping[int, Kind]) -> dict[int, SharedSetsRule]:
+    """Return each round's rule, from its number of participants, own sum and ratio of weights."""
+    return {
+        number: SharedSetsRule(
+            participants=count,
+            queries=settings.sets or shared_rule.default_queries(count, total_known=total_known),
+            threshold=settings.threshold,
+            limit=settings.limit,
+            whole=total_known,
+            ratio=weight_ratio,
+        )
+        for number, (count, total_known, weight_ratio) in kinds.items()
+    }

@@ -4,13 +4,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden, percent_up
 from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.sum_leakage import leakage_bits
+from fedaudit.metrics.attribution.sum_leakage import SumLeakage, leakage_bits
 
 if TYPE_CHECKING:
     from fedaudit.attribution.owner.worker_pool import WorkerOptions
@@ -123,6 +124,43 @@ def _over_rounds(plan: SumPlan) -> Iterator[str]:
             "unlike; if every client sent the same update in each, "
             f"{percent_up(1 - hidden)} of the variance of {client}'s could be told."
         )
+
+
+def describe_collusion(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
+    """Return what each round's sums tell a server that knows the updates of `colluders`.
+
+    Nothing without colluding clients. Raises UsageError for a name that is not a client of the
+    federation.
+    """
+    clients = [client.id for client in plan.federation.manifest.clients]
+    for name in colluders:
+        if name not in clients:
+            raise unknown_name_error("client", name, clients)
+    exposures = plan.exposures(colluders=colluders) if colluders else {}
+    return [
+        _describe_with_colluders(plan, number, exposure, colluders)
+        for number, exposure in exposures.items()
+    ]
+
+
+def _describe_with_colluders(
+    plan: SumPlan, number: int, exposure: SumLeakage, colluders: Sequence[str]
+) -> str:
+    honest = set(plan.federation.manifest.rounds[number].participants) - set(colluders)
+    prefix = f"Round {number}, where {', '.join(colluders)} tell the server their updates: "
+    if not honest:
+        return f"{prefix}no other client takes part."
+    if exposure.determined:
+        return (
+            f"{prefix}those of {len(exposure.determined)} of the {len(honest)} others follow by "
+            f"linear algebra, the first after {exposure.queries_until_determined} sums."
+        )
+    group = exposure.group
+    least = "" if group.exact else "at most "
+    return (
+        f"{prefix}no other client's follows by linear algebra; the smallest group whose sum "
+        f"follows has {least}{len(group.members)} of the {len(honest)} others."
+    )
 
 
 def _addition(plan: SumPlan, dimension: int) -> float:

@@ -22,7 +22,7 @@ from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import adapters, commitments, secure_sums
 from fedaudit.federation.folder import Federation
 from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.combinations import Combination, Members
+from fedaudit.metrics.attribution.subset_design import Combination, Members
 from fedaudit.system.files import sha256
 from fedaudit.system.names import check_name
 from fedaudit.system.staging import remove_stale_stages

@@ -66,14 +66,6 @@ class LedgerEntry:
     hash: str = ""
     """The SHA-256 of everything else in this entry."""
 
-    def table(self) -> dict[str, Any]:
-        """Return the entry as it is written."""
-        return asdict(self)
-
-    def digest(self) -> str:
-        """Return the SHA-256 of this entry without its field `hash`."""
-        return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerNote:
@@ -92,13 +84,10 @@ class LedgerNote:
     previous: str = ""
     hash: str = ""
 
-    def table(self) -> dict[str, Any]:
-        """Return the note as it is written."""
-        return asdict(self)
 
-    def digest(self) -> str:
-        """Return the SHA-256 of this note without its field `hash`."""
-        return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
+def digest(line: LedgerEntry | LedgerNote) -> str:
+    """Return the SHA-256 of a line of the ledger without its field `hash`."""
+    return hashlib.sha256(canonical({**asdict(line), "hash": ""})).hexdigest()
 
 
 HANDED_OVER, TESTED = "handed over", "tested"
@@ -135,7 +124,7 @@ def _read_lines(folder: Path) -> tuple[LedgerEntry | LedgerNote, ...]:
     for number, line in enumerate(text.splitlines(), 1):
         entry = _entry(line, number, path)
         try:
-            fits = entry.hash == entry.digest()
+            fits = entry.hash == digest(entry)
         except ValueError:  # a number that is not finite
             fits = False
         if not fits:
@@ -151,12 +140,9 @@ def _read_lines(folder: Path) -> tuple[LedgerEntry | LedgerNote, ...]:
 def _entry(line: str, number: int, path: Path) -> LedgerEntry | LedgerNote:
     try:
         table = json.loads(line)
-        entry = (
-            build(LedgerNote, table, f"entry {number}")
-            if "event" in table
-            else build(LedgerEntry, table, f"entry {number}")
-        )
-        if entry.table().keys() == table.keys():
+        kind: type[LedgerEntry | LedgerNote] = LedgerNote if "event" in table else LedgerEntry
+        entry = build(kind, table, f"entry {number}")
+        if asdict(entry).keys() == table.keys():
             return entry
     except (ValueError, TypeError, RecursionError, UsageError):
         pass
@@ -196,7 +182,7 @@ def commitments_at_first_sum(folder: Path, run: str) -> str | None:
 
 
 def add_note(
-    folder: Path, event: str, run: str, digest: str, rounds: Sequence[int], public: Path | None
+    folder: Path, event: str, run: str, sha: str, rounds: Sequence[int], public: Path | None
 ) -> None:
     """Append a note to a federation's ledger, unless its last note of that event is the same.
 
@@ -207,7 +193,7 @@ def add_note(
         event=event,
         run=run,
         time=_now(),
-        sha256=digest,
+        sha256=sha,
         rounds=tuple(rounds),
         commitments=sha256(public) if public and public.is_file() else "",
     )
@@ -239,8 +225,8 @@ _Line = TypeVar("_Line", LedgerEntry, LedgerNote)
 
 def _append(folder: Path, lines: Sequence[LedgerEntry | LedgerNote], new: _Line) -> _Line:
     new = replace(new, previous=lines[-1].hash if lines else "")
-    new = replace(new, hash=new.digest())
-    text = [json.dumps(line.table(), allow_nan=False) + "\n" for line in (*lines, new)]
+    new = replace(new, hash=digest(new))
+    text = [json.dumps(asdict(line), allow_nan=False) + "\n" for line in (*lines, new)]
     atomic_text(folder / NAME, "".join(text), mode=0o600)
     return new
 

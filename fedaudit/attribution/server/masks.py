@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedaudit.api.errors import InputError
 from fedaudit.attribution.server.round_designs import RoundDesign
 from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.combinations import Combination
-
-if TYPE_CHECKING:
-    import numpy as np
+from fedaudit.metrics.attribution.subset_design import Combination
 
 ROUNDING = 1e-9
 
@@ -31,22 +29,15 @@ def foreign_shares(estimate: Combination, weights: Mapping[str, float]) -> dict[
 
     Clients that are in none of the estimate's sets are left out.
     """
-    import numpy as np
-
-    coefficients = {
-        client: c for client, c in estimate.client_shares().items() if client != estimate.target
+    return {
+        client: c * weights[client] / weights[estimate.target]
+        for client, c in estimate.client_shares().items()
+        if client != estimate.target
     }
-    other_weights = np.array([weights[client] for client in coefficients])
-    c = subset_design.weighted_coefficients(
-        np.array(list(coefficients.values())), other_weights, weights[estimate.target]
-    )
-    return dict(zip(coefficients, c.tolist(), strict=True))
 
 
-def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
+def masks(estimate: Combination, weights: Mapping[str, float]) -> np.ndarray:
     """Return the foreign shares of an estimate as an array."""
-    import numpy as np
-
     return np.array(list(foreign_shares(estimate, weights).values()))
 
 

@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.metrics.attribution import shared_sets, subset_design
-from fedaudit.metrics.attribution.combinations import Combination, Members
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.metrics.attribution.shared_sets import SharedSets
-from fedaudit.metrics.attribution.subset_design import Design
+from fedaudit.metrics.attribution.subset_design import Combination, Design, Members
 
 PAIRS, SHARED = "pairs", "shared"
 PROTOCOLS = (PAIRS, SHARED)
@@ -86,8 +85,6 @@ class PairDesign:
     designs: tuple[Design, ...]
     limit: float
     participants: int
-    tries: int = field(default=0, compare=False)
-    """How many designs were drawn, including rejected ones."""
 
     @property
     def others(self) -> int:
@@ -118,7 +115,7 @@ class PairDesign:
     @cached_property
     def combinations(self) -> list[Combination]:
         """The estimates."""
-        return [Combination(d.target, subset_design.sum_coefficients(d)) for d in self.designs]
+        return [design.combination for design in self.designs]
 
     @property
     def floor(self) -> float:
@@ -137,7 +134,7 @@ class PairDesign:
         mean = subset_design.accepted_strength(
             count, others, pairs, limit=self.limit, draws=VARIANCE_DRAWS
         )
-        return subset_design.covariance_scale(count, others, pairs, mean)
+        return subset_design.covariance_scale(count, mean)
 
     def table(self) -> list[dict[str, Any]]:
         """Return all sets as the log has them."""
@@ -149,11 +146,7 @@ class PairDesign:
 
     def from_table(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
         """Return the sets of a log's `table`, by the same settings."""
-        designs = tuple(
-            Design(str(row["target"]), _members(row["include"]), _members(row["exclude"]))
-            for row in table
-        )
-        return PairDesign(designs, self.limit, self.participants)
+        return PairDesign(read_designs(table), self.limit, self.participants)
 
     def describe(self) -> str:
         """Return in words what was asked for."""
@@ -167,14 +160,6 @@ class SharedDesign:
     targets: tuple[str, ...]
     shared_sets: SharedSets
     rule: SharedSetsRule
-
-    others: ClassVar[int] = 0
-    pairs: ClassVar[int] = 0
-
-    @property
-    def tries(self) -> int:
-        """The number of systems that were tried."""
-        return self.shared_sets.tries
 
     @property
     def settings(self) -> DesignSettings:
@@ -218,12 +203,8 @@ class SharedDesign:
     @property
     def variance(self) -> float:
         """The estimator's covariance as a multiple of the others' own, by the round's mean rho."""
-        count = self.rule.participants
-        return (
-            fmean(shared_sets.masking_strengths(self.shared_sets.rows).tolist())
-            * (count - 1)
-            / (count - 2)
-        )
+        mean = fmean(shared_sets.masking_strengths(self.shared_sets.rows).tolist())
+        return subset_design.covariance_scale(self.rule.participants, mean)
 
     def table(self) -> dict[str, Any]:
         """Return all sets as the log has them."""
@@ -235,7 +216,7 @@ class SharedDesign:
 
     def from_table(self, table: Mapping[str, Any]) -> "SharedDesign":
         """Return the sets of a log's `table`, by the same settings."""
-        sets = SharedSets(self.shared_sets.participants, _members(table["sets"]), self.tries)
+        sets = SharedSets(self.shared_sets.participants, read_sets(table["sets"]))
         return SharedDesign(self.targets, sets, self.rule)
 
     def describe(self) -> str:
@@ -249,5 +230,14 @@ class SharedDesign:
 RoundDesign = PairDesign | SharedDesign
 
 
-def _members(sets: Sequence[Sequence[str]]) -> tuple[Members, ...]:
+def read_sets(sets: Sequence[Sequence[str]]) -> tuple[Members, ...]:
+    """Return the sets of a log's table."""
     return tuple(tuple(map(str, members)) for members in sets)
+
+
+def read_designs(table: Sequence[Mapping[str, Any]]) -> tuple[Design, ...]:
+    """Return the designs of a log's table."""
+    return tuple(
+        Design(str(row["target"]), read_sets(row["include"]), read_sets(row["exclude"]))
+        for row in table
+    )

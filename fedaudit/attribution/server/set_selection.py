@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.attribution.server import defaults, shared_defaults
-from fedaudit.attribution.server.defaults import ProtocolSettings
-from fedaudit.attribution.server.round_designs import SHARED, PairDesign, RoundDesign, SharedDesign
+from fedaudit.attribution.server import defaults
+from fedaudit.attribution.server.defaults import Kind, ProtocolSettings
+from fedaudit.attribution.server.round_designs import PairDesign, RoundDesign, SharedDesign
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
@@ -13,9 +13,6 @@ from fedaudit.metrics.attribution.sum_leakage import InnerProducts, sum_leakage
 
 Weights = Mapping[str, float]
 ROUNDING = 1e-9
-Kind = tuple[int, bool, float]
-"""A round's number of participants, whether the sum over all is the round's own, and the ratio of
-the largest to the smallest weight in sums."""
 
 
 def kinds(
@@ -40,18 +37,8 @@ def _kind(
     return (
         len(participants),
         shared_rule.has_equal_weights(relative_weights[name] for name in participants),
-        shared_defaults.ratio(weights),
+        defaults.ratio(weights),
     )
-
-
-def nearest(
-    protocol: str, settings: ProtocolSettings, manifest: Manifest, round_kinds: Mapping[int, Kind]
-) -> ProtocolSettings:
-    """Return the settings nearest to the given ones that every round allows."""
-    counts = [len(manifest.rounds[number].participants) for number in round_kinds]
-    if protocol != SHARED:
-        return defaults.nearest_settings(settings, counts)
-    return shared_defaults.nearest(settings, round_kinds)
 
 
 def pairs(
@@ -65,7 +52,7 @@ def pairs(
 
     def draw_pairs(number: int) -> PairDesign:
         participants = manifest.rounds[number].participants
-        draws = [
+        designs = [
             subset_design.draw(
                 participants,
                 target,
@@ -79,10 +66,7 @@ def pairs(
             )
             for target in _in_order(manifest, number)
         ]
-        tries = sum(draw.tries for draw in draws)
-        return PairDesign(
-            tuple(draw.design for draw in draws), settings.limit, len(participants), tries
-        )
+        return PairDesign(tuple(designs), settings.limit, len(participants))
 
     return {number: _draw_round(number, draw_pairs) for number in numbers}
 
@@ -109,7 +93,7 @@ def shared(
 
     def draw_shared(number: int) -> SharedDesign:
         participants, rule = manifest.rounds[number].participants, rules[number]
-        sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
+        sets = shared_sets.draw(rule, participants, seed=seed, number=number)
         weights = {name: relative_weights[name] for name in participants}
         result = sum_leakage(sets.sets, rule.threshold, weights, products=products.get(number))
         client, left = result.least_hidden

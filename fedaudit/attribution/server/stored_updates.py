@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Update
-from fedaudit.federation import adapters
+from fedaudit.config import registry
+from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
 from fedaudit.metrics.attribution.sum_leakage import InnerProducts
@@ -13,6 +16,14 @@ SCALING = ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "us
 """Settings by which equal tensors mean other changes of the base."""
 APART = ("rank_pattern", "alpha_pattern", "target_parameters")
 """Settings of single modules, which the rules that add up products B A do not keep."""
+
+
+def aggregator_of(federation: Federation) -> Aggregator:
+    """Return the aggregation rule of a federation."""
+    rule = manifest.chosen_plugin(federation.manifest, "aggregation")
+    assert rule is not None  # the manifest has one
+    aggregator: Aggregator = registry.create("aggregation", rule.name, rule.options)
+    return aggregator
 
 
 def check(federation: Federation, aggregator: Aggregator, numbers: Iterable[int]) -> None:
@@ -51,8 +62,6 @@ def inner_products(
     federation: Federation, aggregator: Aggregator, numbers: Sequence[int]
 ) -> dict[int, InnerProducts]:
     """Return the inner products of each round's updates, of rounds that store all of them."""
-    import numpy as np
-
     found = {}
     for number in numbers:
         record = federation.manifest.rounds[number]

@@ -7,16 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 
+import numpy as np
+
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.secure_aggregation import SecureAggregation
-from fedaudit.attribution.server import (
-    defaults,
-    masks,
-    set_selection,
-    shared_defaults,
-    stored_updates,
-)
+from fedaudit.attribution.server import defaults, masks, set_selection, stored_updates
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
@@ -27,7 +23,7 @@ from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import ChosenPlugin, Manifest
 from fedaudit.metrics.attribution import shared_rule
-from fedaudit.metrics.attribution.combinations import Members
+from fedaudit.metrics.attribution.subset_design import Members
 from fedaudit.metrics.attribution.sum_leakage import (
     InnerProducts,
     SumLeakage,
@@ -88,8 +84,6 @@ class SumPlan:
 
     def hidden_over_rounds(self) -> tuple[str, float]:
         """Return the least hidden client and its share if updates were the same in each round."""
-        import numpy as np
-
         weights = client_weights(self.federation.manifest)
         names = list(weights)
         rows = [
@@ -148,7 +142,7 @@ def draw_sum_plan(
     message names one that would do.
     """
     products: dict[int, InnerProducts] = {}
-    aggregator = _aggregator(federation.manifest)
+    aggregator = stored_updates.aggregator_of(federation)
     chosen = _select_rounds(federation.manifest, protocol_config.rounds)
     stored_updates.check(federation, aggregator, chosen)
     if _protocol(federation.manifest, protocol_config) == SHARED:
@@ -241,9 +235,9 @@ def _draw_plan(
     kinds = set_selection.kinds(fed_manifest, chosen, relative, design_shares)
     settings = _settings(fed_manifest, protocol_config, secure.threshold)
     if not _has_stored_sums(fed_manifest):
-        settings = set_selection.nearest(protocol, settings, fed_manifest, kinds)
+        settings = defaults.nearest(protocol, settings, kinds)
     if protocol == SHARED:
-        rules = shared_defaults.rules(settings, kinds)
+        rules = defaults.rules(settings, kinds)
         stored = _has_stored_sums(fed_manifest)
         floor = HIDDEN if protocol_config.hidden is None else protocol_config.hidden
         designs = set_selection.shared(
@@ -253,7 +247,7 @@ def _draw_plan(
         designs = set_selection.pairs(fed_manifest, chosen, settings, seed, design_shares)
     plan = SumPlan(
         federation=federation,
-        aggregator=_aggregator(fed_manifest),
+        aggregator=stored_updates.aggregator_of(federation),
         secure=_with_threshold(secure, settings.threshold),
         protocol=protocol,
         others=0 if protocol == SHARED else settings.others,
@@ -268,13 +262,6 @@ def _draw_plan(
     )
     masks.check(designs, shares)
     return plan
-
-
-def _aggregator(fed_manifest: Manifest) -> Aggregator:
-    rule = manifest.chosen_plugin(fed_manifest, "aggregation")
-    assert rule is not None  # the manifest has one
-    aggregator: Aggregator = registry.create("aggregation", rule.name, rule.options)
-    return aggregator
 
 
 def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:

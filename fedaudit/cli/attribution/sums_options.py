@@ -78,9 +78,9 @@ def print_dry_run(
     extra_lines: Sequence[str] = (),
 ) -> int:
     """Print what a plan would ask and give away."""
-    from fedaudit.attribution.server import collusion, dry_run
+    from fedaudit.attribution.server import dry_run
 
-    collusion_lines = collusion.describe_collusion(plan, colluding)
+    collusion_lines = dry_run.describe_collusion(plan, colluding)
     print_text(
         "\n".join(
             [*dry_run.describe_plan(plan, marks, worker_options), *collusion_lines, *extra_lines]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedaudit.metrics.attribution import stouffer
+
 Array = npt.NDArray[np.float64]
 
 LEVEL = 0.95
@@ -61,7 +63,8 @@ def contributions(
     spread = _spread(inverse, by_chance)
     took = [sum(bool(s[:, client].any()) for s in shares) for client in range(design.shape[1])]
     root = np.sqrt(took)
-    reach = _quantile(by_chance.shape[1], sum(count > 0 for count in took) * marks) * spread
+    intervals = max(1, sum(count > 0 for count in took) * marks)
+    reach = stouffer.chance_quantile(1 - (1 - LEVEL) / 2 / intervals, by_chance.shape[1]) * spread
     return [
         Contribution(
             value=float(estimates[client] * root[client]),
@@ -84,11 +87,3 @@ def _spread(inverse: Array, null: Array) -> Array:
     normal = np.square(inverse).sum(axis=1)
     shown = np.square(inverse @ null).mean(axis=1) if null.shape[1] else normal
     return np.asarray(np.sqrt(np.maximum(normal, shown)))
-
-
-def _quantile(marks: int, intervals: int) -> float:
-    """Return the half-width of one of so many intervals in standard deviations."""
-    from scipy.special import ndtri, stdtrit
-
-    upper = 1 - (1 - LEVEL) / 2 / max(1, intervals)
-    return float(stdtrit(marks, upper) if marks else ndtri(upper))

@@ -28,30 +28,6 @@ class MixedScores:
 
 
 @dataclass(frozen=True, slots=True)
-class UnmixedScores:
-    """Members' scores in a round by their own updates, without the shares of each other's."""
-
-    scores: Array
-    """The scores, (groups, clients)."""
-    weights: Array
-    """The weights of the measured scores in these, (groups, candidates, candidates); candidates are
-    the clients that belong to some group, in order."""
-
-    @property
-    def score_variances(self) -> Array:
-        """Return the variances of the unmixed scores if each measured score has variance 1."""
-        return np.asarray(np.square(self.weights).sum(axis=-1))
-
-    def leak_variances(self, held: Array) -> Array:
-        """Return the variances of the leak from each group into estimates, (groups, estimates).
-
-        `held` has the share of each candidate's update in each estimate, by group: (groups,
-        estimates, candidates), 0 for clients that are not members.
-        """
-        return np.asarray(np.square(held @ self.weights).sum(axis=-1))
-
-
-@dataclass(frozen=True, slots=True)
 class GroupContamination:
     """The leak from each group into the scores of one round; a score's chance has variance 1."""
 
@@ -71,14 +47,14 @@ class GroupContamination:
     """The variance of `largest`."""
 
 
-def unmix_scores(shares: Array, scores: Array, groups: Mask) -> UnmixedScores:
-    """Return the scores of each group's members by their own updates in a round.
+def _unmix_scores(shares: Array, scores: Array, groups: Mask) -> tuple[Array, Array]:
+    """Return members' scores by their own updates alone, (groups, clients), and their weights.
 
-    `shares` are the shares of updates in estimates, (clients, clients), and `scores` the measured
-    scores. Members' estimates hold each other's updates; under a response in proportion, linear
-    equations separate them. Results are clipped to [0, highest score], since others show that the
-    response was not in proportion. If the equations of a group are singular, its members keep their
-    measured scores.
+    The weights are those of the measured scores in these, (groups, candidates, candidates), of the
+    clients that belong to some group. Members' estimates hold each other's updates; under a
+    response in proportion, linear equations separate them. Results are clipped to [0, highest
+    score], since others show that the response was not in proportion. If the equations of a group
+    are singular, its members keep their measured scores.
     """
     candidates = np.flatnonzero(groups.any(axis=0))
     members = groups[:, candidates]
@@ -89,7 +65,7 @@ def unmix_scores(shares: Array, scores: Array, groups: Mask) -> UnmixedScores:
     own = (weights @ (scores[candidates] * members)[..., None])[..., 0]
     own_scores = np.zeros(groups.shape)
     own_scores[:, candidates] = np.clip(own, 0.0, scores.max())
-    return UnmixedScores(own_scores, weights)
+    return own_scores, weights
 
 
 def contamination_by_group(
@@ -100,15 +76,17 @@ def contamination_by_group(
     `strengths` are the clients' mean scores over all rounds. Of a member's measured score and its
     unmixed score, the one that explains more is used, and likewise for the variances of both.
     """
-    unmixed = unmix_scores(round_shares.shares, round_shares.scores, groups)
-    at_once, at_once_variances = _answers(round_shares, strengths, unmixed, groups)
+    unmixed, weights = _unmix_scores(round_shares.shares, round_shares.scores, groups)
+    score_variances = np.square(weights).sum(axis=-1)  # if each measured score has variance 1
+    at_once, at_once_variances = _answers(round_shares, strengths, unmixed, score_variances, groups)
     marked = np.flatnonzero(groups.any(axis=0))
     held, members = round_shares.shares[:, marked], groups[:, None, marked].astype(np.float64)
     amounts = members * np.maximum(
-        held * round_shares.scores[marked], held * unmixed.scores[:, None, marked]
+        held * round_shares.scores[marked], held * unmixed[:, None, marked]
     )
     chance = np.maximum(
-        (members * np.square(held)).sum(axis=2), unmixed.leak_variances(members * held)
+        (members * np.square(held)).sum(axis=2),
+        np.square((members * held) @ weights).sum(axis=-1),
     )
     in_proportion = amounts.sum(axis=2)
     variances = np.where(in_proportion > at_once + CLOSE, chance, 1.0)
@@ -124,7 +102,11 @@ def contamination_by_group(
 
 
 def _answers(
-    round_shares: MixedScores, strengths: Array, unmixed: UnmixedScores, groups: Mask
+    round_shares: MixedScores,
+    strengths: Array,
+    unmixed: Array,
+    score_variances: Array,
+    groups: Mask,
 ) -> tuple[Array, Array]:
     """Return the responses at once and their variances, (groups, 1) both.
 
@@ -134,9 +116,9 @@ def _answers(
     """
     rows, strongest = np.arange(len(groups)), np.argmax(groups * (strengths + CLOSE), axis=1)
     shown = np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1)
-    by_itself = unmixed.scores[rows, strongest]
+    by_itself = unmixed[rows, strongest]
     variances = np.ones(groups.shape)
-    variances[:, groups.any(axis=0)] = unmixed.score_variances
+    variances[:, groups.any(axis=0)] = score_variances
     higher = by_itself > shown + CLOSE
     of_itself = np.where(higher, np.maximum(variances[rows, strongest], 1.0), 1.0)
     return np.maximum(shown, by_itself)[:, None], of_itself[:, None]

@@ -53,7 +53,9 @@ class ContaminationHypotheses:
     def tail_probability(self, deviations: float, degrees: float) -> float:
         """Return the largest P(chance plus leak >= so many standard deviations), never 0."""
         beyond = _standardized(self.means, self.slopes, self.variances, deviations)
-        return min(1.0, max(_tail(float(beyond.max()), degrees) + self.error, stouffer.SMALLEST))
+        # The chance in the others' scores follows the same law as that in Z, with another spread.
+        tail = float(stouffer.chance_below(float(beyond.max()), degrees))
+        return min(1.0, max(tail + self.error, stouffer.SMALLEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,10 @@ def _unexplained(
         deviations = clients.z[client] / clients.spreads[client]
         means, slopes, variances = moments[:, :, client]
         beyond = _standardized(means, slopes, variances, deviations)
-        least = _quantile(error / len(clients.z), clients.degrees_of_freedom[client])
+        least = -math.inf
+        if error > 0:
+            degrees = clients.degrees_of_freedom[client]
+            least = stouffer.chance_quantile(error / len(clients.z), degrees)
         unexplained[:, client] = ~members[:, client] & (beyond <= least)
     return unexplained
 
@@ -170,26 +175,6 @@ def _standardized(means: Array, slopes: Array, variances: Array, deviations: flo
     probability largest, or too small, without computing the probability for each.
     """
     return np.asarray((means - slopes * deviations) / np.sqrt(1 + variances))
-
-
-def _tail(beyond: float, degrees: float) -> float:
-    """Return P(chance >= -beyond).
-
-    Chance follows Student's t with so many degrees of freedom, or the standard normal distribution
-    without any; so does the chance in the others' scores, with another spread.
-    """
-    from scipy.special import ndtr, stdtr
-
-    return float(stdtr(degrees, beyond) if degrees else ndtr(beyond))
-
-
-def _quantile(probability: float, degrees: float) -> float:
-    """Return the number at which `_tail` is `probability`; minus infinity for 0."""
-    from scipy.special import ndtri, stdtrit
-
-    if probability <= 0:
-        return -np.inf
-    return float(stdtrit(degrees, probability) if degrees else ndtri(probability))
 
 
 def _moments(

@@ -49,15 +49,8 @@ class LeakDistribution:
         return LeakDistribution(self.first + first, _convolve(self.probabilities, probabilities))
 
     def tail_probability(self, deviations: float, degrees: float) -> float:
-        """Return P(chance plus this leak >= so many standard deviations), never 0.
-
-        Chance follows Student's t with so many degrees of freedom, or the standard normal
-        distribution without any.
-        """
-        from scipy.special import ndtr, stdtr
-
-        beyond = self.grid - deviations
-        tails = stdtr(degrees, beyond) if degrees else ndtr(beyond)
+        """Return P(chance plus this leak >= so many standard deviations), never 0."""
+        tails = stouffer.chance_below(self.grid - deviations, degrees)
         return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
 
 

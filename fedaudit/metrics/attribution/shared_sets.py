@@ -9,13 +9,13 @@ sets for which they do are drawn. docs/estimator.md has the derivations.
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedaudit.api.errors import UsageError
-from fedaudit.metrics.attribution.combinations import Combination
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
+from fedaudit.metrics.attribution.subset_design import Combination
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 STARTS = 50
@@ -39,8 +39,6 @@ class SharedSets:
     """The clients in sorted order, which are the columns of `rows`."""
     sets: tuple[tuple[str, ...], ...]
     """The sets; the set of everybody comes last if it is one of them."""
-    tries: int = field(compare=False)
-    """The number of systems that were examined, including this one."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -112,26 +110,6 @@ def masking_strengths(rows: np.ndarray) -> np.ndarray:
     return strengths
 
 
-def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
-    """Return what all known sums tell of each update, (d/2) log2(1 / (1 - h_i)) bits [clients].
-
-    h_i is the client's leverage, the diagonal of the projection onto the rows. The formula is exact
-    if updates are independent and normal with the same known mean and covariance; d, `dimension`,
-    is that of their subspace. It covers the series of sums and all estimates from it, while
-    `sum_leakage.leakage_bits` is about one estimate. Rows may hold weights too, as for the round's
-    own sum. Infinite for a determined client. Raises ValueError for a negative dimension.
-    """
-    if dimension < 0:
-        raise ValueError("A dimension is not negative.")
-    leverage = np.diag(_pseudo_inverse(rows) @ rows)
-    residual = np.where(1 - leverage > TOLERANCE, 1 - leverage, 0.0)
-    with np.errstate(divide="ignore"):
-        bits: np.ndarray = (
-            -np.log2(residual) * (dimension / 2) if dimension else np.zeros(len(residual))
-        )
-    return bits
-
-
 def typical_strength(participants: int, queries: int) -> float:
     """Return (N - 1) (N - 1 - Q) / (N Q): rho of sets that treat all clients equally.
 
@@ -181,15 +159,7 @@ def uniform_sets(
 
 
 def draw(
-    participants: Sequence[str],
-    *,
-    queries: int,
-    threshold: int,
-    seed: int,
-    number: int,
-    limit: float = 1.0,
-    total_known: bool = True,
-    ratio: float = 1.0,
+    rule: SharedSetsRule, participants: Sequence[str], *, seed: int, number: int
 ) -> SharedSets:
     """Return the sets of the round `number`, for all targets, before any sum is requested.
 
@@ -197,23 +167,8 @@ def draw(
     accepted and the sum of no group below the threshold follows. Then the clients are permuted at
     random, so that the distribution is exchangeable however the search went. The result depends on
     the seed, the round and the set of participants. Raises UsageError if the rule allows no sets
-    (`shared_rule.check`), or none are found.
+    (`SharedSetsRule.check`), or none are found.
     """
-    rule = SharedSetsRule(
-        participants=len(participants),
-        queries=queries,
-        threshold=threshold,
-        limit=limit,
-        whole=total_known,
-        ratio=ratio,
-    )
-    return draw_by(rule, participants, seed=seed, number=number)
-
-
-def draw_by(
-    rule: SharedSetsRule, participants: Sequence[str], *, seed: int, number: int
-) -> SharedSets:
-    """Return the sets of `draw` for a rule with as many participants."""
     names = sorted(participants)
     if len(set(names)) < len(names):
         raise UsageError("A participant of the round is named more than once.")
@@ -225,7 +180,7 @@ def draw_by(
         tries, best = tries + search.tries, min(best, search.largest)
         if search.accepted:
             rows = search.rows[:, rng.permutation(len(names))]
-            return SharedSets(tuple(names), _member_names(rows, names), tries)
+            return SharedSets(tuple(names), _member_names(rows, names))
     raise UsageError(_refusal(tries, rule, best))
 
 

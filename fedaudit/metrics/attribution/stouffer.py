@@ -6,10 +6,8 @@ null marks, which no one has, Z is compared with theirs.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -63,15 +61,33 @@ def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> fl
     return float(np.sqrt((z * z).mean()))
 
 
+def chance_below(
+    deviations: npt.NDArray[np.float64] | float, degrees: float
+) -> npt.NDArray[np.float64]:
+    """Return P(chance <= so many standard deviations).
+
+    Chance follows Student's t with so many degrees of freedom, or the standard normal distribution
+    without any.
+    """
+    from scipy.special import ndtr, stdtr
+
+    return np.asarray(stdtr(degrees, deviations) if degrees else ndtr(deviations))
+
+
+def chance_quantile(probability: float, degrees: float) -> float:
+    """Return the number of deviations at which `chance_below` is a probability above 0."""
+    from scipy.special import ndtri, stdtrit
+
+    return float(stdtrit(degrees, probability) if degrees else ndtri(probability))
+
+
 def null_p_value(z: float, spread: float, degrees: float) -> float:
     """Return the upper tail of Student's t with so many degrees of freedom at z / spread.
 
     That is the distribution of a normal Z divided by the spread of `degrees` independent ones like
     it; with a greater spread, the result is an upper bound. It is never 0.
     """
-    from scipy.special import stdtr
-
-    return max(float(stdtr(degrees, -(z / spread))), SMALLEST)
+    return max(float(chance_below(-(z / spread), degrees)), SMALLEST)
 
 
 def estimate_degrees_of_freedom(standardized: npt.NDArray[np.float64]) -> float:
@@ -117,21 +133,13 @@ def normal_quantile(p_value: float) -> float:
     return -float(ndtri(p_value))
 
 
-@overload
-def holm(p: Mapping[str, float], further: int = 0) -> dict[str, float]: ...
-@overload
-def holm(p: Sequence[float], further: int = 0) -> list[float]: ...
-def holm(
-    p: Mapping[str, float] | Sequence[float], further: int = 0
-) -> dict[str, float] | list[float]:
-    """Return p-values adjusted by Holm (1979), by name or in order.
+def holm(p: Sequence[float], further: int = 0) -> list[float]:
+    """Return p-values adjusted by Holm (1979), in order.
 
     `further` tests with p-values of 1 are counted too. If clients with adjusted p-values up to
     alpha are flagged, an innocent client is flagged with probability at most alpha, under any
     dependence between the clients' scores. Raises ValueError for a value outside 0..1.
     """
-    if isinstance(p, Mapping):
-        return dict(zip(p, holm(list(p.values()), further), strict=True))
     values = np.asarray(p, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():  # a NaN is outside, too
         raise ValueError("A p-value is between 0 and 1.")
@@ -161,26 +169,20 @@ def holm_levels(p: Sequence[float], alpha: float, further: int = 0) -> list[floa
 
 
 @lru_cache(maxsize=4096)
-def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
+def always_valid_boundary(rounds: int, alpha: float) -> float:
     """Return the boundary that Z must exceed after so many rounds, if tested after every one.
 
-    With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the boundary is
-    valid for any number of rounds: it comes from a mixture of likelihood ratios over positive means
-    (Robbins 1970), and an innocent client's Z ever exceeds it with probability at most alpha, if
-    scores are 1-sub-Gaussian with means of at most 0 given the past. Raises ValueError outside
-    1 <= rounds <= planned and 0 < alpha < 0.5.
+    The boundary is valid for any number of rounds: it comes from a mixture of likelihood ratios
+    over positive means (Robbins 1970), and an innocent client's Z ever exceeds it with probability
+    at most alpha, if scores are 1-sub-Gaussian with means of at most 0 given the past. Raises
+    ValueError outside 1 <= rounds and 0 < alpha < 0.5.
     """
-    if rounds < 1 or (planned is not None and rounds > planned):
-        raise ValueError(f"Round {rounds} is not one of those planned ({planned or 'no end'}).")
+    if rounds < 1:
+        raise ValueError(f"Rounds are numbered from 1 on, not {rounds}.")
     if not 0 < alpha < 0.5:
         raise ValueError(f"An error of {alpha} is not between 0 and 0.5.")
-    if planned is not None:
-        return -NormalDist().inv_cdf(alpha / planned)
-    return _crossing(rounds, math.log(1 / alpha))
-
-
-def _crossing(rounds: int, log_bound: float) -> float:
-    """Return the Z at which the log mixture reaches `log_bound`, by bisection, rounded up."""
+    log_bound = math.log(1 / alpha)
+    # The Z at which the mixture reaches the bound, by bisection, rounded up.
     low, high = 0.0, 1.0
     while _log_mixture(high, rounds) < log_bound:
         high *= 2
@@ -202,9 +204,7 @@ def _log_mixture(z: float, rounds: int) -> float:
     return scale - math.log1p(rounds) / 2 + share * z * z / 2
 
 
-def stopping_round(
-    running: Sequence[float], alpha: float, planned: int | None = None
-) -> int | None:
+def stopping_round(running: Sequence[float], alpha: float) -> int | None:
     """Return the number of rounds after which Z first exceeds the boundary; None if it never did.
 
     `running` is Z after each round. If one tests after every round and stops there, an innocent
@@ -212,6 +212,6 @@ def stopping_round(
     clients together.
     """
     for count, z in enumerate(running, start=1):
-        if z > always_valid_boundary(count, alpha, planned):
+        if z > always_valid_boundary(count, alpha):
             return count
     return None

@@ -8,14 +8,13 @@ derivations.
 import hashlib
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedaudit.api.errors import UsageError
-from fedaudit.metrics.attribution import weighting
 
 TRIES = 10_000
 """The maximum number of designs that are drawn for one client."""
@@ -27,23 +26,46 @@ BLOCK = 1 << 21
 """The number of random numbers in memory at a time in a simulation of designs."""
 
 
+Members = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One client's estimated update: the sum over sets of coefficient times sum."""
+
+    target: str
+    coefficients: Mapping[Members, float]
+    """By set; none is zero."""
+
+    def client_shares(self) -> dict[str, float]:
+        """Return the share of each client's update in the estimate, including the target's own 1.
+
+        Clients that are in none of the sets are left out.
+        """
+        coefficients: dict[str, list[float]] = defaultdict(list)
+        for members, coefficient in self.coefficients.items():
+            for client in members:
+                coefficients[client].append(coefficient)
+        return {client: math.fsum(coefficients[client]) for client in sorted(coefficients)}
+
+
 @dataclass(frozen=True, slots=True)
 class Design:
     """The sets of one client's estimate, each with its members in sorted order."""
 
     target: str
-    include: tuple[tuple[str, ...], ...]
+    include: tuple[Members, ...]
     """K sets of the target and m others."""
-    exclude: tuple[tuple[str, ...], ...]
+    exclude: tuple[Members, ...]
     """K sets of m others."""
 
-
-@dataclass(frozen=True, slots=True)
-class DrawnDesign:
-    """An accepted design, and the number of designs drawn, including itself."""
-
-    design: Design
-    tries: int
+    @property
+    def combination(self) -> Combination:
+        """The estimate: +1/K for each draw of a set with the target, -1/K of one without."""
+        times = Counter(self.include)
+        times.subtract(Counter(self.exclude))
+        factors = {members: times[members] / len(self.include) for members in sorted(times)}
+        return Combination(self.target, factors)
 
 
 def check(participants: int, mask_size: int, queries: int, threshold: int) -> None:
@@ -83,7 +105,7 @@ def draw(
     number: int,
     limit: float = 1.0,
     weights: Mapping[str, float] | None = None,
-) -> DrawnDesign:
+) -> Design:
     """Return a design for one target of the round `number`, drawn until its masks are strong.
 
     A draw is accepted if rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
@@ -101,22 +123,50 @@ def draw(
         raise UsageError(f"A limit of {limit:g} is not a share of an update: above 0, 1 at most.")
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
-    factors = None if weights is None else weighting.ratios(weights, target, pool)
+    factors = None if weights is None else _weight_ratios(weights, target, pool)
     rng = _generator(seed, number, target)
     draws = (_random_masks(rng, (2 * queries, len(pool)), mask_size) for _ in range(TRIES))
     accepted = (
-        (picked, tries)
-        for tries, picked in enumerate(draws, start=1)
+        picked
+        for picked in draws
         if is_accepted(_difference(picked), mask_size, queries, limit, factors)
     )
-    picked, tries = next(accepted, (None, TRIES))
-    if picked is None:
+    if (picked := next(accepted, None)) is None:
         least = floor(len(participants), mask_size, queries)
-        raise UsageError(weighting.refusal_message(TRIES, queries, limit, least, factors))
+        raise UsageError(_refusal(TRIES, queries, limit, least, factors))
     sets = [[pool[i] for i in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
-    return DrawnDesign(Design(target, include, exclude), tries)
+    return Design(target, include, exclude)
+
+
+def _weight_ratios(weights: Mapping[str, float], target: str, clients: Sequence[str]) -> np.ndarray:
+    """Return w_j / w_i, float64: the factor of each coefficient in the target's estimate.
+
+    Raises UsageError for a client without a weight, or whose weight is not a positive finite
+    number.
+    """
+    for client in (target, *clients):
+        if client not in weights:
+            raise UsageError(f"{client} has no weight.")
+        if not 0 < weights[client] < math.inf:
+            raise UsageError(f"{client} has no positive weight, but {weights[client]:g}.")
+    quotients = [weights[client] / weights[target] for client in clients]
+    if not all(0 < ratio < math.inf for ratio in quotients):
+        raise UsageError(f"The weight of {target} and those of others are too far apart.")
+    return np.array(quotients)
+
+
+def _refusal(tries: int, pairs: int, limit: float, least: float, factors: np.ndarray | None) -> str:
+    """Return the error message for when none of `tries` draws was accepted."""
+    text = f"None of {tries:,} designs of {pairs} pairs keeps every other client's share within "
+    if factors is None or (factors == 1).all():
+        return f"{text}{limit:g}; a limit is a multiple of 1/{pairs} and 1 allows any."
+    return (
+        f"{text}{limit:g} and the masks' strength at {least:.2f}: in sums weighted by size others "
+        f"count for {factors.min():.2g} to {factors.max():.2g} times as much as the client itself. "
+        "Ask for --weights equal."
+    )
 
 
 def _generator(seed: int, number: int, target: str) -> np.random.Generator:
@@ -154,43 +204,18 @@ def is_accepted(
     is exchangeable. With `factors`, both apply to c_j times its factor: the floor is that of equal
     weights, and c and -c are still equally likely, but the distribution is not exchangeable.
     """
-    if factors is not None and (factors != 1).any():
-        least = floor(difference.shape[-1] + 1, mask_size, queries)
-        return weighting.is_accepted(difference / queries * factors, least, limit)
     pool_size = difference.shape[-1]
-    enough = (difference**2).sum(-1) * pool_size >= queries * mask_size * (pool_size - mask_size)
-    within_limit = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
+    if factors is not None and (factors != 1).any():
+        # Ties are accepted up to rounding, so that weights with the same ratios give the same.
+        c, least = difference / queries * factors, floor(pool_size + 1, mask_size, queries)
+        enough = np.square(c).sum(-1) >= least * (1 - 1e-9)
+        within_limit = np.abs(c).max(-1) <= limit * (1 + 1e-9)
+    else:
+        least = queries * mask_size * (pool_size - mask_size)
+        enough = (difference**2).sum(-1) * pool_size >= least
+        within_limit = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
     accepted: np.ndarray = enough & within_limit
     return accepted
-
-
-def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
-    """Return the coefficient of each set's sum in the estimate, sorted by set; none is zero.
-
-    It is +1/K for each draw of a set with the target, -1/K for each draw of one without.
-    """
-    times = Counter(design.include)
-    times.subtract(Counter(design.exclude))
-    return {members: times[members] / len(design.include) for members in sorted(times)}
-
-
-def coefficients(design: Design, clients: Sequence[str]) -> np.ndarray:
-    """Return c, float64 [clients]: the share of each client's update in the estimate."""
-    times = Counter(member for members in design.include for member in members)
-    times.subtract(member for members in design.exclude for member in members)
-    return np.array([times[client] for client in clients], dtype=np.float64) / len(design.include)
-
-
-def weighted_coefficients(c: np.ndarray, weights: np.ndarray, target_weight: float) -> np.ndarray:
-    """Return c_j w_j / w_i, float64: the shares in the estimate for sums of w_j times the update.
-
-    The estimate of the target's update is then the combination divided by `target_weight`.
-    Raises ValueError for a weight that is not positive.
-    """
-    if target_weight <= 0 or (np.asarray(weights) <= 0).any():
-        raise ValueError("A client's weight in a sum is positive.")
-    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / target_weight
-    return scaled
 
 
 def masking_strength(c: np.ndarray) -> float:
@@ -215,17 +240,13 @@ def floor(participants: int, mask_size: int, queries: int) -> float:
     return expected_strength(participants, mask_size, queries) / 2
 
 
-def covariance_scale(
-    participants: int, mask_size: int, queries: int, strength: float | None = None
-) -> float:
+def covariance_scale(participants: int, strength: float) -> float:
     """Return s, such that the estimator's covariance is s times that of the others (divisor n1).
 
-    `strength` is the mean rho of the distribution of designs. By default it is E[rho], so that s is
-    2/K times the variance factor (theorem 2); with rejection, use `accepted_strength`.
+    `strength` is the mean rho of the distribution of designs. For E[rho], s is 2/K times the
+    variance factor (theorem 2); with rejection, use `accepted_strength`.
     """
-    pool_size = participants - 1
-    mean = expected_strength(participants, mask_size, queries) if strength is None else strength
-    return mean * pool_size / (pool_size - 1)
+    return strength * (participants - 1) / (participants - 2)
 
 
 def sample_coefficients(

@@ -67,7 +67,7 @@ def _pairs(
             seed=config.seed,
             number=number,
             limit=config.queries.limit,
-        ).design
+        )
         for client in everybody
     )
     for design in designs:
@@ -94,7 +94,7 @@ def _shared_sets(
         limit=config.queries.limit,
         whole=total_known,
     )
-    return shared_sets.draw_by(rule, everybody, seed=config.seed, number=number).sets
+    return shared_sets.draw(rule, everybody, seed=config.seed, number=number).sets
 
 
 def store_sums(

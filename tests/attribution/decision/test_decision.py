@@ -1,7 +1,7 @@
 """The decision against sums by hand: Z, p, Holm, the running Z, who is flagged, who never came."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
-from fedaudit.attribution import measurements, report, skewed_counts
+from fedaudit.attribution import measurements, report
 from fedaudit.attribution.decision.decision import Decision, count_flags, decide, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import always_valid_boundary
@@ -250,18 +250,13 @@ def test_rates_by_hand():
     truth = {"a": "m0", "b": "m1", "c": "", "d": "", "e": "m0"}
     flagged = {"a": {"m0"}, "c": {"m1"}}
     found = count_flags(flagged, ["a", "b", "c", "d"], truth)  # e took no part
-    assert asdict(found) == {
-        "true_positives": 1,
-        "positives": 2,
-        "false_positives": 1,
-        "negatives": 2,
-    }
+    assert found == {"tpr": (1, 2), "fpr": (1, 2)}
 
 
 def test_a_client_flagged_by_somebody_elses_mark_alone_is_not_caught():
     truth = {"a": "m0", "b": "m1", "c": "m1"}
     flagged = {"a": {"m1"}, "b": {"m0", "m1"}, "c": {""}}  # c: by a method that names no mark
-    assert count_flags(flagged, ["a", "b", "c"], truth).true_positives == 2
+    assert count_flags(flagged, ["a", "b", "c"], truth)["tpr"] == (2, 3)
 
 
 def known(truth):
@@ -401,12 +396,12 @@ def test_the_limits_name_marks_of_skewed_counts(n, hits, chance, says):
     counted = {"m0": Score(z=z, p_value=0.5, n=n, hits=hits, chance=chance)}
     [one] = scores({"a": 1.0}).rounds
     held = replace(scores({"a": 1.0}), rounds=(replace(one, clients={"a": counted}),))
-    told = skewed_counts.caveats(held)
+    told = report.skewed_count_caveats(held)
     assert [says in limit for limit in told] == [True] * bool(says)
     # Another statistic than a count's does not follow from hits and chance.
     other = {"m0": replace(counted["m0"], z=z + 0.1)}
     held = replace(held, rounds=(replace(one, clients={"a": other}),))
-    assert skewed_counts.caveats(held) == []
+    assert report.skewed_count_caveats(held) == []
 
 
 def test_heavy_tails_of_null_marks_make_p_greater_and_are_told():

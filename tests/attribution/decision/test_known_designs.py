@@ -17,7 +17,7 @@ from fedaudit.attribution.decision.known_designs import (
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import estimation, sum_plan, sums_log
 from fedaudit.federation.folder import open_federation
-from fedaudit.metrics.attribution.combinations import Combination
+from fedaudit.metrics.attribution.subset_design import Combination
 
 SIZES = [120.0, 132.0, 125.0, 140.0, 128.0, 135.0, 122.0, 130.0]
 TRUE = {f"c{n}": float(n % 3) for n in range(8)}

@@ -158,7 +158,7 @@ def three_rounds(tmp_path_factory):
 
 def rehashed(line):
     entry = ledger._entry(changed(line, pairs=9), 1, None)
-    return changed(line, pairs=9, hash=entry.digest())
+    return changed(line, pairs=9, hash=ledger.digest(entry))
 
 
 @pytest.mark.parametrize(

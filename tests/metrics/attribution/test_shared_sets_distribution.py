@@ -8,7 +8,6 @@ import pytest
 from few_systems import few_systems
 
 from fedaudit.metrics.attribution import mixture, shared_rule, shared_sets, shared_sets_distribution
-from fedaudit.metrics.attribution.combinations import Combination
 from fedaudit.metrics.attribution.contamination import (
     NOTHING_HIDDEN,
     RoundEvidence,
@@ -16,6 +15,7 @@ from fedaudit.metrics.attribution.contamination import (
 )
 from fedaudit.metrics.attribution.mixture import Mixture
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
+from fedaudit.metrics.attribution.subset_design import Combination
 
 TEN = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.4)
 """Every estimate holds 0.4 of three others and -0.2 of six: rho 3 * 0.16 + 6 * 0.04 = 0.72."""
@@ -37,7 +37,7 @@ def test_drawn_sets_hold_the_target_once_and_nothing_else_in_common():
     for whole in (True, False):
         rule = SharedSetsRule(participants=8, queries=3, threshold=3, whole=whole)
         names = [f"c{at}" for at in range(8)]
-        found = shared_sets.draw_by(rule, names, seed=1, number=2)
+        found = shared_sets.draw(rule, names, seed=1, number=2)
         for one in found.combinations():
             held = one.client_shares()
             assert held[one.target] == pytest.approx(1)
@@ -91,7 +91,7 @@ def test_the_simulated_law_is_that_of_what_a_server_draws():
     rule = SharedSetsRule(participants=6, queries=2, threshold=3, limit=0.7, whole=False)
     names = [f"c{at}" for at in range(6)]
     drawn = [
-        shared_sets.masks(shared_sets.draw_by(rule, names, seed=seed, number=1).rows)
+        shared_sets.masks(shared_sets.draw(rule, names, seed=seed, number=1).rows)
         for seed in range(150)
     ]
     own = np.array(drawn)[:, 0, 1:]  # what the estimate of c0 holds

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedaudit.api.errors import UsageError
+from fedaudit.attribution.server.masks import foreign_shares
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.subset_design import (
     Design,
     acceptance_rate,
     accepted_strength,
-    coefficients,
     covariance_scale,
     draw,
     effective_size,
@@ -21,11 +21,15 @@ from fedaudit.metrics.attribution.subset_design import (
     is_accepted,
     masking_strength,
     sample_coefficients,
-    sum_coefficients,
-    weighted_coefficients,
 )
 
 TEN = [f"c{at}" for at in range(10)]
+
+
+def coefficients(design, clients):
+    """Return c: the share of each client's update in the estimate."""
+    shares = design.combination.client_shares()
+    return np.array([shares.get(client, 0.0) for client in clients])
 
 
 def drawn(
@@ -75,9 +79,9 @@ def test_the_papers_strengths(shape, strength, printed):
 def test_the_two_forms_of_the_covariance(shape):
     number, others, queries = shape
     factor = others * (number - 1 - others) / (number - 2)  # theorem 2
-    assert covariance_scale(*shape) == pytest.approx(2 / queries * factor)
-    doubled = 2 * expected_strength(*shape)
-    assert covariance_scale(*shape, doubled) == pytest.approx(2 * covariance_scale(*shape))
+    assert covariance_scale(number, expected_strength(*shape)) == pytest.approx(
+        2 / queries * factor
+    )
 
 
 def test_a_strength_and_a_size_by_hand():
@@ -90,12 +94,12 @@ def test_a_strength_and_a_size_by_hand():
 def test_a_design_by_hand():
     design = Design("a", (("a", "b", "c"), ("a", "b", "d")), (("b", "c"), ("b", "c")))
     assert coefficients(design, ["b", "c", "d"]).tolist() == [0, -0.5, 0.5]
-    assert sum_coefficients(design) == {
+    assert design.combination.coefficients == {
         ("a", "b", "c"): 0.5,
         ("a", "b", "d"): 0.5,
         ("b", "c"): -1.0,
     }
-    assert list(sum_coefficients(design)) == sorted(sum_coefficients(design))
+    assert list(design.combination.coefficients) == sorted(design.combination.coefficients)
 
 
 @given(designs(), st.integers(0, 99))
@@ -106,7 +110,7 @@ def test_the_signed_sums_are_the_update_and_its_masks(case, seed):
     )
     estimate = sum(
         by * sum(updates[who] for who in who_all)
-        for who_all, by in sum_coefficients(design).items()
+        for who_all, by in design.combination.coefficients.items()
     )
     masks = zip(coefficients(design, names[1:]), names[1:], strict=True)
     assert estimate == pytest.approx(updates["c0"] + sum(c * updates[who] for c, who in masks))
@@ -162,7 +166,7 @@ def test_bounds_of_strength_and_size(case):
 
 
 def test_a_draw_is_what_it_says():
-    found = drawn(threshold=5).design
+    found = drawn(threshold=5)
     assert found.target == "c3"
     assert len(found.include) == len(found.exclude) == 5
     for members in found.include:
@@ -183,9 +187,7 @@ def test_a_draw_knows_no_order(order, seed, number):
 
 def test_seed_round_and_target_each_give_another_design():
     first = [drawn(), drawn(seed=1), drawn(number=1), drawn(target="c4")]
-    others = [
-        coefficients(one.design, sorted(set(TEN) - {one.design.target})).tolist() for one in first
-    ]
+    others = [coefficients(one, sorted(set(TEN) - {one.target})).tolist() for one in first]
     assert len({tuple(c) for c in others}) == 4
     assert drawn(seed=1, number=0) != drawn(seed=0, number=1)
 
@@ -278,27 +280,24 @@ def test_acceptance_rates(shape, rate, within):
     assert acceptance_rate(*shape, draws=40_000) == pytest.approx(rate, abs=within)
 
 
-def test_draws_are_accepted_as_often_as_simulated():
-    found = [drawn(seed=seed) for seed in range(1200)]
-    rate = len(found) / sum(one.tries for one in found)
-    assert rate == pytest.approx(acceptance_rate(10, 5, 5), abs=4 * (0.125 * 0.875 / 1360) ** 0.5)
+def test_draws_have_half_of_the_expected_strength():
     others = [name for name in TEN if name != "c3"]
     half = expected_strength(10, 5, 5) / 2
-    for one in found:
-        c = coefficients(one.design, others)
+    for seed in range(200):
+        c = coefficients(drawn(seed=seed), others)
         assert min(masking_strength(c), effective_size(c)) >= half
 
 
 @pytest.mark.parametrize("limit", [pytest.param(1.0, marks=pytest.mark.oracle), 0.4])
 def test_many_designs_are_right_on_average(limit):
     updates = np.random.default_rng(7).normal(3, 2, (10, 4))
-    c = np.array([coefficients(drawn(seed=seed, limit=limit).design, TEN) for seed in range(4000)])
+    c = np.array([coefficients(drawn(seed=seed, limit=limit), TEN) for seed in range(4000)])
     assert (c[:, 3] == 1).all()
     assert abs(np.delete(c, 3, axis=1)).max() <= limit + 1e-12
     estimates = c @ updates
     strength = accepted_strength(10, 5, 5, limit=limit)
     sigma = np.cov(np.delete(updates, 3, axis=0).T, bias=True)
-    wanted = covariance_scale(10, 5, 5, strength) * sigma
+    wanted = covariance_scale(10, strength) * sigma
     error = np.sqrt(np.diag(wanted) / 4000)
     assert (abs(estimates.mean(axis=0) - updates[3]) / error).max() < 3
     assert relative(np.cov(estimates.T, bias=True), wanted) < 0.05
@@ -324,7 +323,7 @@ def test_the_covariance_without_and_with_rejection(shape):
     number, others, queries = shape
     updates = np.random.default_rng(1).normal(size=(number - 1, 3)) * [1, 2, 5] + [9, 0, -4]
     c = sample_coefficients(*shape, draws=20_000, seed=4)
-    wanted = covariance_scale(*shape) * np.cov(updates.T, bias=True)
+    wanted = covariance_scale(number, expected_strength(*shape)) * np.cov(updates.T, bias=True)
     assert relative(np.cov((c @ updates).T), wanted) < 0.05
     kept = c[is_accepted(np.rint(c * queries).astype(int), others, queries)]
     ratio = accepted_strength(*shape) / expected_strength(*shape)
@@ -341,16 +340,9 @@ def test_rejection_adds_nine_percent_at_the_defaults():
 
 def test_weighted_sums_by_hand():
     design = Design("a", (("a", "b"), ("a", "c")), (("b",), ("d",)))
-    updates, weights = {"a": 2.0, "b": 3.0, "c": 5.0, "d": 7.0}, [1.0, 4.0, 2.0]
-    shares = dict(zip("abcd", [0.5, *weights], strict=True))
-    total = sum(by * sum(shares[who] * updates[who] for who in members)
-                for members, by in sum_coefficients(design).items())  # fmt: skip
-    c = weighted_coefficients(coefficients(design, "bcd"), np.array(weights), 0.5)
-    assert c.tolist() == [0, 4, -2]
+    updates = {"a": 2.0, "b": 3.0, "c": 5.0, "d": 7.0}
+    weights = {"a": 0.5, "b": 1.0, "c": 4.0, "d": 2.0}
+    total = sum(by * sum(weights[who] * updates[who] for who in members)
+                for members, by in design.combination.coefficients.items())  # fmt: skip
+    assert foreign_shares(design.combination, weights) == {"b": 0, "c": 4, "d": -2}
     assert total / 0.5 == 2 + 4 * 5 - 2 * 7
-
-
-@pytest.mark.parametrize(("weights", "own"), [([1, 0], 1), ([1, -2], 1), ([1, 1], 0)])
-def test_a_weight_is_positive(weights, own):
-    with pytest.raises(ValueError, match="positive"):
-        weighted_coefficients(np.zeros(2), np.array(weights), own)

@@ -285,9 +285,7 @@ def series(number, others, queries, seed=0):
     """Return every client's design of one round."""
     names = [f"c{at:03}" for at in range(number)]
     return names, [
-        draw(
-            names, who, mask_size=others, queries=queries, threshold=others, seed=seed, number=1
-        ).design
+        draw(names, who, mask_size=others, queries=queries, threshold=others, seed=seed, number=1)
         for who in names
     ]
 
@@ -332,7 +330,7 @@ def test_of_many_clients_one_targets_series_determines_nobody():
 def test_two_sums_of_an_accepted_design_may_be_one_update():
     names = [f"c{at}" for at in range(10)]
     chosen = [
-        draw(names, "c0", mask_size=5, queries=5, threshold=5, seed=seed, number=1).design
+        draw(names, "c0", mask_size=5, queries=5, threshold=5, seed=seed, number=1)
         for seed in range(1500)
     ]
     bare = [

@@ -13,7 +13,7 @@ from fedaudit_plugins.watermarks.kgw.watermark import KGW
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Completion, Document, SamplingParams, Target
-from fedaudit.attribution import skewed_counts
+from fedaudit.attribution.report import skewed_count_caveats
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -169,7 +169,8 @@ def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secr
     )
     found = MARK.test(secret, answers, teacher)
     ids = [t.ids for t in teacher.tokenize([a.texts[0] for a in answers])]
-    count = Detector(scheme="textseal", key=secret["key"]).count(ids)
+    detector = Detector(scheme="textseal", key=secret["key"])
+    count = detector.count_green(detector.ngrams(ids))
     assert (found.n, found.hits) == (count.n, count.green)
     with_tokens = [Completion(("ignored",), (t,)) for t in ids]
     assert MARK.test(secret, with_tokens, teacher) == found
@@ -316,5 +317,5 @@ def test_its_counts_are_known_for_what_they_are_where_a_report_tells_skewed_ones
         dimension=8,
         rounds=(RoundScores(round=1, reference={"m": found}, clients={"a": {"m": found}}),),
     )
-    [limit] = skewed_counts.caveats(scores)
+    [limit] = skewed_count_caveats(scores)
     assert limit.startswith("for mark m, as few as 1 hits are expected by chance in a test")

@@ -179,7 +179,7 @@ def test_there_is_a_sum_for_every_set_of_every_design_and_no_other(rule, twins):
                 threshold=2,
                 seed=0,
                 number=one.round,
-            ).design
+            )
             sets |= {*drawn.include, *drawn.exclude}
             assert all(len(members) == 3 and who in members for members in drawn.include)
         assert sorted(one.sums.values()) == sorted(sets)
@@ -236,7 +236,7 @@ def test_an_estimate_under_flora_is_of_no_higher_rank_than_those_in_it(twins):
             who, who[0], mask_size=2, queries=2, threshold=2, seed=0, number=one.round
         )
         update = {}
-        for members, sign in subset_design.sum_coefficients(drawn.design).items():
+        for members, sign in drawn.combination.coefficients.items():
             for name, tensor in stored(members).items():
                 update[name] = update.get(name, 0) + sign * tensor
         rows = next(iter(rule.moved(start, update).values())).shape[0]
@@ -411,7 +411,7 @@ def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
         limit=0.9,
         whole=not unequal,
     )
-    drawn = shared_sets.draw_by(rule, names, seed=config.seed, number=1).sets
+    drawn = shared_sets.draw(rule, names, seed=config.seed, number=1).sets
     assert set(files.values()) == {*drawn, tuple(names)}
     assert len(files) == (3 + 1 if unequal else 4)  # the round's own is one of them, or beside them
     for name, members in files.items():
