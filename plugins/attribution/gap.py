@@ -34,14 +34,14 @@ def groups(values: Sequence[float], *, most: int = 7, references: int = 10, seed
         return 1
     scaled = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
     draws = np.random.default_rng(seed).uniform(size=(references, len(scaled)))
-    gaps, spreads = [], []
+    before = -np.inf
     for k in range(1, last + 1):
         uniform = np.array([_dispersion(row, k, seed) for row in draws])
-        gaps.append(np.log(uniform.mean()) - np.log(_dispersion(scaled, k, seed)))
-        spreads.append(np.sqrt(1 + 1 / references) * np.log(uniform).std())
-    for k in range(1, last):
-        if gaps[k - 1] - gaps[k] + spreads[k] >= 0:
-            return k
+        gap = np.log(uniform.mean()) - np.log(_dispersion(scaled, k, seed))
+        spread = np.sqrt(1 + 1 / references) * np.log(uniform).std()
+        if before - gap + spread >= 0:
+            return k - 1
+        before = gap
     return last
 
 
