@@ -25,31 +25,32 @@ ALONE = WorkerOptions(device="cpu", workers=1)
 WISH = sum_plan.ProtocolConfig(others=3, pairs=4, threshold=3, seed=2)
 
 
-def estimates(place, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """Return estimates of a federation whose c1 is guilty of m0, and the marks."""
-    made = handmade.write(place / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    place = tmp_path_factory.mktemp("estimates")
+    fed = handmade.write(place / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
     marks = handmade.marks(place / "marks.json")
-    handmade.reading(monkeypatch, marks[0])
     estimation.estimate(
-        sum_plan.draw_sum_plan(open_federation(made.path), WISH),
-        place / "est",
-        place / "log.json",
+        sum_plan.draw_sum_plan(open_federation(fed.path), WISH), place / "est", place / "log.json"
     )
     return place / "est", marks
 
 
 @pytest.fixture
-def given(tmp_path, monkeypatch):
-    return estimates(tmp_path, monkeypatch)
+def given(made, monkeypatch):
+    handmade.reading(monkeypatch, made[1][0])
+    return made
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(made, tmp_path_factory):
     """Return a file of scores as JSON."""
-    place = tmp_path_factory.mktemp("scores")
+    path = tmp_path_factory.mktemp("scores") / "scores.json"
     with pytest.MonkeyPatch.context() as patch:
-        scores_file.write(scored(*estimates(place, patch)), place / "scores.json")
-    return (place / "scores.json").read_text()
+        handmade.reading(patch, made[1][0])
+        scores_file.write(scored(*made), path)
+    return path.read_text()
 
 
 def scored(folder, marks, **more):

@@ -309,8 +309,9 @@ def test_what_is_no_limit_is_refused(limit):
         drawn(limit=limit)
 
 
-def test_a_limit_that_no_design_keeps_is_refused():
-    with pytest.raises(UsageError, match="10,000 designs of 2 pairs"):
+def test_a_limit_that_no_design_keeps_is_refused(monkeypatch):
+    monkeypatch.setattr(subset_design, "TRIES", 1_000)
+    with pytest.raises(UsageError, match="1,000 designs of 2 pairs"):
         drawn(queries=2, limit=0.4)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server.masks import foreign_shares
+from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.subset_design import (
     draw,
     expected_strength,
@@ -74,7 +75,8 @@ def test_the_order_of_weights_and_others_changes_nothing():
     assert drawn(backwards, limit=0.7, seed=5) == drawn(weights, limit=0.7, seed=5)
 
 
-def test_what_a_heavy_client_has_no_masks_for_is_refused():
+def test_what_a_heavy_client_has_no_masks_for_is_refused(monkeypatch):
+    monkeypatch.setattr(subset_design, "TRIES", 100)
     # Five others that each count for 0.1 at most come to 0.05 at most.
     with pytest.raises(UsageError, match=r"strength at 0\.24: .* 0\.075 to 0\.76 times") as error:
         drawn(by_size(), target="c5", limit=0.1)

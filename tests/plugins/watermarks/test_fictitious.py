@@ -93,8 +93,9 @@ def test_strangers_have_none_of_the_names_that_are_issued():
     groups = world.strangers(mark, seed=7, index=0, options=50, names=20, count=90)
     assert sorted(map(len, groups)) == [4] * 10 + [5] * 10
     called = {one.name for group in groups for one in group}
+    domains = len(world.domains("prose"))
     assert len(called) == 20
-    assert not called & {issued(7, index)["entity"] for index in range(500)}
+    assert not called & {issued(7, index)["entity"] for index in range(0, 500, domains)}
     for one in (one for group in groups for one in group):
         pools = [world.pool(attribute, 7, 50) for attribute in mark.domain.attributes]
         assert all(v in pool for v, pool in zip(one.values, pools, strict=True))
