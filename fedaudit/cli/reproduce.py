@@ -68,7 +68,7 @@ def reproduce(
     from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
-    from fedaudit.system.new_folders import new_folder
+    from fedaudit.system.files import new_folder
 
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)

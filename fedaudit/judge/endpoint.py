@@ -3,16 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from fedaudit.api.errors import TargetError
 from fedaudit.judge.cache import Judgement, JudgementCache
 from fedaudit.judge.prompt import JudgeQuestion, parse_scores
-from fedaudit.system.http_client import LONGEST_WAIT, JsonClient, Sleep, check_url
-
-__all__ = ["LONGEST_WAIT", "MOST_BYTES", "Endpoint", "EndpointClient"]
+from fedaudit.system.http_client import JsonClient, Sleep, check_url
 
 MOST_BYTES = 2**20
 """Of one answer; a judgement has a few hundred."""
@@ -44,7 +42,7 @@ class Endpoint:
             raise ValueError("timeout must be above 0, retries and max_tokens at least 0.")
 
 
-class EndpointClient:
+class EndpointClient(AbstractContextManager["EndpointClient"]):
     """Asks one endpoint; several threads may share it. Close it, or use it as a context.
 
     `workers` questions are asked at a time; `sleep` waits so many seconds before one is asked
@@ -55,6 +53,7 @@ class EndpointClient:
         if workers < 1:
             raise ValueError("workers must be at least 1.")
         self.endpoint, self._workers = endpoint, workers
+        self.model = endpoint.model
         self._http = JsonClient(
             [endpoint.url],
             name="The judge",
@@ -65,21 +64,8 @@ class EndpointClient:
             sleep=sleep,
         )
 
-    def __enter__(self) -> "EndpointClient":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    @property
-    def model(self) -> str:
-        """The name under which the endpoint has the judge."""
-        return self.endpoint.model
 
     def judge(
         self, questions: Mapping[str, JudgeQuestion], cache: JudgementCache
@@ -126,13 +112,10 @@ class EndpointClient:
         Raises TargetError where the endpoint cannot be reached, stays too busy, refuses, or is no
         chat endpoint, and Interrupted once the client is to stop.
         """
-        chat: dict[str, Any] = {"model": self.endpoint.model, "messages": list(messages)}
-        chat["temperature"] = 0
+        chat: dict[str, Any] = {"model": self.model, "messages": list(messages), "temperature": 0}
         if self.endpoint.max_tokens:
             chat["max_tokens"] = self.endpoint.max_tokens
-        return self._reply_text(self._http.post("/chat/completions", chat))
-
-    def _reply_text(self, body: bytes) -> str:
+        body = self._http.post("/chat/completions", chat)
         try:
             content = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError):

@@ -39,23 +39,33 @@ def error_text(error: BaseException) -> str:
         return f"a {type(error).__name__} without a message"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class if it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def system_error(error: BaseException) -> OSError | MemoryError | None:
     """Return the system's error in an error, or in one that it was raised from or while handling.
 
     Libraries turn what a full disk, a failing disk or too little memory says into errors of their
     own, some of which have nothing of it but the text.
     """
-    chain: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in chain:
-        chain.append(following)
-        following = following.__cause__ or following.__context__
-    for one in chain:
+    for one in _chain(error):
         found = _stated(one)
         # Of errors that were handled meanwhile, only those count that no file's name explains.
         if found and (one is error or isinstance(found, MemoryError) or found.errno in DISK):
             return found
     return None
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error, and the errors that it was raised from or while handling."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return chain
 
 
 def _stated(error: BaseException) -> OSError | MemoryError | None:
@@ -98,11 +108,11 @@ def near_memory_limit() -> bool:
     Libraries that catch a failed allocation while they are imported, as spaCy's do, fail later,
     with an error that has nothing of it.
     """
-    try:
-        import resource
+    import resource
 
+    try:
         status = Path("/proc/self/status").read_text()
-    except (ImportError, OSError, MemoryError):
+    except (OSError, MemoryError):
         return False
     used = {name: int(kib) * 1024 for name, kib in _USED.findall(status)}
     for limit, name in ((resource.RLIMIT_AS, "VmPeak"), (resource.RLIMIT_DATA, "VmData")):
@@ -114,12 +124,7 @@ def near_memory_limit() -> bool:
 
 def is_machine_failure(error: BaseException) -> bool:
     """Tell whether an error, or one that it was raised from, is of a disk, a place or memory."""
-    following: BaseException | None = error
-    while following is not None:
-        if isinstance(following, Interrupted) or _stated(following) is not None:
-            return True
-        following = following.__cause__ or following.__context__
-    return False
+    return any(isinstance(e, Interrupted) or _stated(e) is not None for e in _chain(error))
 
 
 def write_error(path: Path, error: OSError | MemoryError) -> FedauditError:

@@ -8,7 +8,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,24 +24,21 @@ LARGEST = 2**38
 _UMASK = threading.Lock()
 
 
-def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
-    """Open a file to be read, or to be changed; raises InputError where it is a pipe or a device.
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read; raises InputError where it is a pipe or a device.
 
     Those may never end, and may make anyone who opens them wait; what is larger than LARGEST,
     sparse as it may be, is refused too. A link to a file is followed. Raises
     OSError as `open` does.
     """
     _check_kind(path, path.stat())  # some devices do something when they are opened
-    flags = os.O_RDWR if write else os.O_RDONLY
-    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
-        flags |= getattr(os, name, 0)
-    handle = os.open(path, flags)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         file_stat = os.fstat(handle)
         _check_kind(path, file_stat)
         if file_stat.st_size > LARGEST:
             raise too_large(path, LARGEST)
-        return os.fdopen(handle, "r+b" if write else "rb", buffering=0 if write else -1)
+        return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
@@ -173,6 +170,21 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise InputError(f"{path} cannot be made a folder: {error.strerror}.") from None
     return path
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give `path` as a folder; after the block those that were made for it and are empty go.
+
+    Raises InputError where it cannot be made.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield make_folder(path)
+    finally:
+        for folder in made:
+            with suppress(OSError):  # it is not empty, or was not made
+                folder.rmdir()
 
 
 def restrict_to_owner(path: Path) -> None:

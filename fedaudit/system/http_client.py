@@ -237,7 +237,6 @@ class JsonClient:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped."""
     try:
         loop.run_forever()
     finally:

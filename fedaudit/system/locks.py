@@ -1,5 +1,6 @@
 """Locks: one process at a time works in a folder."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -7,8 +8,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError
 from fedaudit.system.failures import raise_unwritable
-from fedaudit.system.files import check_target
-from fedaudit.system.new_folders import new_folder
+from fedaudit.system.files import check_target, new_folder
 from fedaudit.system.staging import PREFIX
 
 LOCK = ".fedaudit.lock"
@@ -25,15 +25,9 @@ def locked(folder: Path, busy: str, *, of: str = "") -> Iterator[None]:
 
     A folder has a lock for itself, and one for each name `of` what is in it. The lock is the
     kernel's: it goes with the process, however that ends. Its empty file goes after the block, and
-    so do the folders that were made for it and are empty. Where the system or the disk has no
-    locks there is none.
+    so do the folders that were made for it and are empty. A disk may have no locks.
     """
     path = folder / (f"{PREFIX}{of}.lock" if of else LOCK)
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
     with new_folder(folder):
         handle = _handle(path)
         try:
@@ -58,9 +52,7 @@ def locked(folder: Path, busy: str, *, of: str = "") -> Iterator[None]:
 
 def _handle(path: Path) -> int:
     check_target(path)
-    flags = os.O_RDWR | os.O_CREAT
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
-        flags |= getattr(os, name, 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with raise_unwritable(path):
         handle = os.open(path, flags, 0o600)
     if os.fstat(handle).st_size:

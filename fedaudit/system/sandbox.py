@@ -18,6 +18,7 @@ import importlib
 import json
 import math
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -239,12 +240,10 @@ class _Host:
         return self.process.wait()
 
     def kill(self) -> None:
-        """End the host and its child, if they have not ended."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Forget the host, which ends with that."""
         self.kill()
         self.process.wait()
         self.control.close()
@@ -323,7 +322,6 @@ def _place(message: dict[str, Any], places: Sequence[Path]) -> tuple[Path, int]:
 
 
 def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
-    """Write what a trial gives away."""
     if size > most:
         raise InputError(f"{path} would have {size:,} bytes, over {most:,}.")
     with atomic(path) as temporary, temporary.open("wb") as file:
@@ -354,7 +352,7 @@ def _exit_reason(code: int, seconds: float, memory: int) -> str:
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     with suppress(ValueError):  # a real-time signal has no name
         how = signal.Signals(-code).name
-    if how in ("SIGALRM", "SIGXCPU", "SIGKILL"):  # Windows has none of them
+    if how in ("SIGALRM", "SIGXCPU", "SIGKILL"):
         return f"it takes over {seconds:.0f} seconds"
     room = f"it takes over {memory / 2**30:g} GiB of memory"
     if code == _NO_MEMORY:
@@ -424,10 +422,6 @@ def _send_steps(steps: Iterator[str | Output], out: IO[bytes]) -> None:
 
 def limit(seconds: float, memory: int) -> None:
     """Put limits on this process, for good, as far as the system has them."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
     used = resource.getrusage(resource.RUSAGE_SELF)
     trial_limits = {"DATA": memory, "CPU": math.ceil(used.ru_utime + used.ru_stime + seconds)}
     for name, most in (LIMITS | trial_limits).items():
@@ -440,8 +434,6 @@ def limit(seconds: float, memory: int) -> None:
 
 def _lower(kind: int, most: int) -> None:
     """Set a limit of the system; a lower one that is set already stays."""
-    import resource
-
     _, hard = resource.getrlimit(kind)
     if hard == resource.RLIM_INFINITY:
         hard = most + 1  # one more than the soft one, whose signal says which it was
@@ -451,12 +443,9 @@ def _lower(kind: int, most: int) -> None:
 def protections(_asked: object) -> Generator[str, None, list[str]]:
     """Return the protections that hold in this process, by trying them; run it as a trial."""
     active: list[str] = []
-    with suppress(ImportError):
-        import resource
-
-        for name, label in (("DATA", "memory"), ("CPU", "time"), ("NOFILE", "open files")):
-            if resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] != resource.RLIM_INFINITY:
-                active.append(f"limits on {label}")
+    for name, label in (("DATA", "memory"), ("CPU", "time"), ("NOFILE", "open files")):
+        if resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] != resource.RLIM_INFINITY:
+            active.append(f"limits on {label}")
     tries: dict[str, Callable[[], object]] = {
         "no writing": lambda: os.close(os.open(os.devnull, os.O_WRONLY)),
         "no programs": lambda: os.posix_spawn(sys.executable, [sys.executable, "-V"], {}),

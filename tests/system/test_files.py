@@ -17,6 +17,7 @@ from fedaudit.system.files import (
     check_version,
     existing_path,
     lines_sha256,
+    new_folder,
     read_json,
     read_regular,
     restrict_to_owner,
@@ -32,19 +33,13 @@ def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_takes_the_old_ones_place(tmp_path):
-    path = tmp_path / "file.txt"
-    atomic_text(path, "old and longer")
-    atomic_text(path, "new")
-    assert path.read_text() == "new"
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_mode_is_as_asked(tmp_path, mode):
+def test_a_file_takes_the_old_ones_place_with_the_mode_that_is_asked_for(tmp_path, mode):
     path = tmp_path / "file.txt"
-    path.write_text("old")
+    path.write_text("old and longer")
     path.chmod(0o666)
     atomic_text(path, "new", mode=mode)
+    assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
@@ -114,13 +109,6 @@ def test_a_file_where_a_folder_is_needed_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         atomic_text(tmp_path / "file" / "below.txt", "new")
-
-
-def test_a_folder_is_not_written_over(tmp_path):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
-        atomic_text(tmp_path / "folder", "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_sha256_is_of_the_bytes(tmp_path):
@@ -202,7 +190,7 @@ def test_what_is_no_plain_file_is_not_written_over(tmp_path):
     (tmp_path / "folder").mkdir()
     names = sorted(path.name for path in tmp_path.iterdir())
     for name in ("link", "pipe", "folder"):
-        with pytest.raises(InputError, match=name):
+        with pytest.raises(InputError, match=f"{name} cannot be written"):
             atomic_text(tmp_path / name, "new")
     assert other.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -256,3 +244,19 @@ def test_versions_of_the_same_major_number_are_read(version, reads):
     else:
         with pytest.raises(InputError, match=r"this fedaudit reads 1\.x"):
             check_version({"schema_version": version}, Path("one.json"), "1.0")
+
+
+def test_empty_new_folders_go_and_those_with_something_in_them_stay(tmp_path):
+    with new_folder(tmp_path / "new/newer") as folder:
+        assert folder.is_dir()
+    assert not list(tmp_path.iterdir())
+    with new_folder(tmp_path / "new/newer") as folder:
+        (folder.parent / "result").write_text("stays")
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "new", tmp_path / "new/result"]
+
+
+def test_new_folders_above_one_that_cannot_be_made_go_as_well(tmp_path):
+    too_long = "x" * (os.pathconf(tmp_path, "PC_NAME_MAX") + 1)
+    with pytest.raises(InputError), new_folder(tmp_path / "new" / too_long):
+        pass
+    assert not list(tmp_path.iterdir())
