@@ -5,11 +5,9 @@ does not matter how requests are split, or whether some are repeated because a p
 """
 
 import os
-import pickle
-import traceback
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cached_property
@@ -42,8 +40,8 @@ from fedaudit.engine.parallel.protocol import (
     fingerprint,
     load_and_describe,
 )
-from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
-from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
+from fedaudit.engine.parallel.ray_cluster import RayCluster
+from fedaudit.engine.parallel.worker_pool import WorkerPool, portable_error
 from fedaudit.system import processes
 
 PIECES = 4
@@ -52,28 +50,6 @@ one; with more, batches would be small."""
 
 TEXTS = 256
 """The minimum number of texts in a piece to tokenise; smaller pieces do not pay."""
-
-
-class RayBackend:
-    """The worker processes of a Ray cluster; a question is a function and its argument."""
-
-    location = "on the Ray cluster"
-    fewer = "--engine ray:1"
-
-    def __init__(self, cluster: RayCluster, share: ResourceShare) -> None:
-        self.cluster, self.share = cluster, share
-
-    def start(self) -> tuple[int, "Future[Any]"]:
-        """Start a process, which loads its engine at the first question."""
-        return self.cluster.start(self.share)
-
-    def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
-        """Call a question's function in a process; return a future of the result."""
-        return self.cluster.ask(worker, *question)
-
-    def stop(self, worker: int) -> None:
-        """End a process."""
-        self.cluster.stop(worker)
 
 
 class ParallelEngine:
@@ -225,30 +201,28 @@ def _among_children(config: EngineConfig, count: int) -> ParallelEngine:
         raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
     if device_for(config.device).type != "cpu":
         raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
-    backend, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
-    config = replace(config, device="cpu", threads=threads)
-    return _start_engine(backend, WorkerPool(backend, count), config, "cpu")
+    config = replace(config, device="cpu", threads=max(1, torch.get_num_threads() // count))
+    return _start_engine(ProcessBackend(), count, config, "cpu")
 
 
 def _on_ray(config: EngineConfig, count: int) -> ParallelEngine:
     cluster = RayCluster(count)
     try:
-        size, share = cluster.room.shared(count, config.device)
+        size, cluster.share = cluster.room.shared(count, config.device)
     except BaseException:
         cluster.close()
         raise
-    worker_config = replace(config, device="cuda" if share.gpus else "cpu", threads=share.cpus)
-    return _start_engine(
-        cluster, WorkerPool(RayBackend(cluster, share), size), worker_config, config.device
-    )
+    device = "cuda" if cluster.share.gpus else "cpu"
+    worker_config = replace(config, device=device, threads=cluster.share.cpus)
+    return _start_engine(cluster, size, worker_config, config.device)
 
 
 def _start_engine(
-    backend: "ProcessBackend | RayCluster", pool: WorkerPool, config: EngineConfig, device: str
+    backend: "ProcessBackend | RayCluster", size: int, config: EngineConfig, device: str
 ) -> ParallelEngine:
     """Return an engine that closes its backend when it is garbage-collected."""
     try:
-        engine = ParallelEngine(pool, config, device)
+        engine = ParallelEngine(WorkerPool(backend, size), config, device)
     except BaseException:
         backend.close()
         raise
@@ -282,16 +256,15 @@ class ProcessBackend:
         number, pool = next(self._numbers), processes.fresh_pool(1)
         self._pools[number] = pool
         with processes.ignoring_interrupts():
-            return number, _or_lost(pool.submit(int))
+            return number, pool.submit(int)
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
         """Call a question's function in a process; return a future of the result."""
-        function, value = question
         try:
-            return _or_lost(self._pools[worker].submit(_answer, function, value))
+            return self._pools[worker].submit(_answer, *question)
         except BrokenProcessPool as error:  # the process died while idle
             gone: Future[Any] = Future()
-            gone.set_exception(WorkerDied(type(error).__name__))
+            gone.set_exception(error)
             return gone
 
     def stop(self, worker: int) -> None:
@@ -310,24 +283,4 @@ def _answer(function: Callable[[Any], Any], value: Any) -> Any:
     try:
         return function(value)
     except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            raise RuntimeError(traceback.format_exc()) from None
-        raise
-
-
-def _or_lost(future: "Future[Any]") -> "Future[Any]":
-    """Return a future of the same result, or of WorkerDied if the process died."""
-    outcome: Future[Any] = Future()
-
-    def tell(done: "Future[Any]") -> None:
-        try:
-            outcome.set_result(done.result())
-        except (BrokenProcessPool, CancelledError) as error:
-            outcome.set_exception(WorkerDied(type(error).__name__))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    future.add_done_callback(tell)
-    return outcome
+        raise portable_error(error) from None

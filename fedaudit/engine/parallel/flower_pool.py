@@ -13,9 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import Interrupted, UsageError, unknown_name_error
-from fedaudit.engine.parallel.ray_cluster import COUNT, RayCluster, environment, pack
-from fedaudit.engine.parallel.worker_pool import WorkerDied
+from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.engine.parallel.ray_cluster import COUNT, RayCluster, environment, pack, until_it_dies
 
 MISSING = "--engine flower needs Flower: pip install 'fedaudit[flower]'."
 FLOWER = (1, 41)
@@ -78,34 +77,22 @@ class FlowerSimulation(RayCluster):
         variables = {"FLWR_HOME": str(folder / "flwr"), "RAY_ADDRESS": "local"}
         return {**quiet, **variables, **environment(folder)}
 
-    def train(self, client: str, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run at a client's node; it must be safe to repeat."""
-        number = self._numbers.setdefault(client, len(self._numbers) % self.nodes)
-        ticket, future = self._ticket()
-        self._send(ticket, number, pack(work, values))
-        return future
-
-
-class FlowerExecutor(Executor):
-    """Runs each training at the node of its client."""
-
-    def __init__(self, simulation: FlowerSimulation) -> None:
-        self.simulation = simulation
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn` on a training, its only argument; all models of a client train at its node."""
+        """Run `fn` on a training, its only argument; all models of a client train at its node.
+
+        It must be safe to repeat.
+        """
         if kwargs or len(args) != 1:
             raise TypeError("Values are told by place: a training and nothing else.")
-        return self.simulation.train(args[0].model_name.partition("/")[0], fn, args[0])
+        client = args[0].model_name.partition("/")[0]
+        number = self._numbers.setdefault(client, len(self._numbers) % self.nodes)
+        ticket, future = self._ticket()
+        self._send(ticket, number, pack(fn, *args))
+        return future
 
 
 @contextmanager
 def training_pool(engine: str, nodes: int) -> Iterator[Executor]:
     """Yield an executor with `nodes` nodes; raises Interrupted if a training dies repeatedly."""
-    simulation = FlowerSimulation(requested_clients(engine) or 0, nodes)
-    try:
-        yield FlowerExecutor(simulation)
-    except WorkerDied:
-        raise Interrupted(DIED) from None
-    finally:
-        simulation.close()
+    with until_it_dies(FlowerSimulation(requested_clients(engine) or 0, nodes), DIED) as simulation:
+        yield simulation

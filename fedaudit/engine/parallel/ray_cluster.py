@@ -22,11 +22,13 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
-from typing import Any
+from typing import Any, TypeVar
 
 from fedaudit import __version__
 from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown_name_error
 from fedaudit.engine.parallel.worker_pool import WorkerDied
+
+ClusterT = TypeVar("ClusterT", bound="RayCluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +151,19 @@ def address() -> str:
     return "" if named == "local" else named
 
 
-class RayCluster:
+class RayCluster(Executor):
     """The running cluster that RAY_ADDRESS names, or else a new, private one on this machine.
 
-    Release it with `close`. Raises TargetError if Ray cannot be started or reached.
+    It runs functions in any process (`submit`), or in numbered ones that stay, as a WorkerPool has
+    them. Release it with `close`. Raises TargetError if Ray cannot be started or reached.
     """
 
     label = "Ray"
     child = CHILD
+    location = "on the Ray cluster"
+    fewer = "--engine ray:1"
+    share = ResourceShare(1)
+    """What each process takes."""
 
     def __init__(self, slots: int = 0, *arguments: str) -> None:
         self._joins = bool(self._address())
@@ -202,29 +209,33 @@ class RayCluster:
         """Return further environment variables of a child that starts a cluster."""
         return environment(folder)
 
-    def start(self, share: ResourceShare) -> tuple[int, "Future[Any]"]:
+    def start(self) -> tuple[int, "Future[Any]"]:
         """Start an actor process; return its number and a future that is done once it runs."""
         ticket, future = self._ticket()
-        self._send("start", ticket, share.cpus, share.gpus)
+        self._send("start", ticket, self.share.cpus, self.share.gpus)
         return ticket, future
 
-    def stop(self, process: int) -> None:
+    def stop(self, worker: int) -> None:
         """End an actor process."""
-        self._send("stop", process)
+        self._send("stop", worker)
 
-    def ask(self, process: int, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run in an actor process."""
+    def ask(
+        self, worker: int, question: tuple[Callable[..., Any], *tuple[Any, ...]]
+    ) -> "Future[Any]":
+        """Call a question's function in an actor process; return a future of the result."""
         ticket, future = self._ticket()
-        self._send("ask", ticket, process, pack(work, values))
+        self._send("ask", ticket, worker, pack(*question))
         return future
 
-    def run(self, share: ResourceShare, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run in any process, and in another one if that dies.
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Run `fn`, which must be safe to run twice, in any process, and in another if that dies.
 
-        It must be safe to run twice.
+        The future raises WorkerDied if it has died several times.
         """
+        if kwargs:
+            raise TypeError("Values are told by place.")
         ticket, future = self._ticket()
-        self._send("run", ticket, share.cpus, share.gpus, pack(work, values))
+        self._send("run", ticket, self.share.cpus, self.share.gpus, pack(fn, *args))
         return future
 
     def close(self) -> None:
@@ -276,7 +287,7 @@ def end_session(session: int) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def pack(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
+def pack(work: Callable[..., Any], *values: Any) -> bytes:
     """Return a pickled call for a worker, with fedaudit's version and the current folder."""
     return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
 
@@ -309,27 +320,21 @@ def _has_ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-class RayTrainings(Executor):
-    """An executor that runs functions on a cluster, each in a share of it."""
-
-    def __init__(self, cluster: RayCluster, share: ResourceShare) -> None:
-        self.cluster, self.share = cluster, share
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn`; the future raises WorkerDied if its process has died several times."""
-        if kwargs:
-            raise TypeError("Values are told by place.")
-        return self.cluster.run(self.share, fn, *args)
-
-
 @contextmanager
 def training_pool(engine: str, device: str) -> Iterator[Executor]:
     """Yield an executor on a cluster; raises Interrupted if a training dies repeatedly."""
     count = requested_engines(engine) or 0
-    cluster = RayCluster(count)
+    with until_it_dies(RayCluster(count), DIED) as cluster:
+        _, cluster.share = cluster.room.shared(count, device)
+        yield cluster
+
+
+@contextmanager
+def until_it_dies(cluster: ClusterT, died: str) -> Iterator[ClusterT]:
+    """Yield a cluster and close it; raises Interrupted, saying `died`, if work dies repeatedly."""
     try:
-        yield RayTrainings(cluster, cluster.room.shared(count, device)[1])
+        yield cluster
     except WorkerDied:
-        raise Interrupted(DIED) from None
+        raise Interrupted(died) from None
     finally:
         cluster.close()

@@ -19,7 +19,8 @@ from typing import Any
 from fedaudit import __version__
 from fedaudit.api.errors import InputError
 from fedaudit.engine.parallel.ray_cluster import address, end_session
-from fedaudit.engine.parallel.worker_pool import ATTEMPTS
+from fedaudit.engine.parallel.worker_pool import ATTEMPTS, portable_error
+from fedaudit.system.failures import first_line
 
 STORE = 256 * 2**20
 """The size of the object store of a Ray cluster started here, in bytes."""
@@ -71,8 +72,7 @@ def _begin(ray: Any, slots: int) -> None:
 
 def error_line(error: BaseException) -> str:
     """Return an error's message as one line of printable characters."""
-    lines = str(error).strip().splitlines()
-    return "".join(c for c in (lines or [type(error).__name__])[0] if c.isprintable())
+    return "".join(filter(str.isprintable, first_line(error)))
 
 
 class RayActor:
@@ -90,16 +90,10 @@ class RayActor:
 def run_packed(work: bytes) -> bytes:
     """Run packed work and return its packed result, or the packed error that it raised."""
     try:
-        outcome: tuple[Any, Exception | None] = (_done(work), None)
-        return pickle.dumps(outcome)
+        return pickle.dumps((_done(work), None))
     except Exception as error:
         error.add_note(f"On the Ray cluster:\n{traceback.format_exc()}")
-        try:
-            packed = pickle.dumps((None, error))
-            pickle.loads(packed)
-            return packed
-        except Exception:  # an error that cannot be pickled
-            return pickle.dumps((None, RuntimeError(traceback.format_exc())))
+        return pickle.dumps((None, portable_error(error)))
 
 
 def _done(work: bytes) -> Any:

@@ -1,8 +1,11 @@
 """A pool of workers that may die; a question that a dead worker leaves goes to another worker."""
 
+import pickle
+import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,8 +22,20 @@ class WorkerDied(Exception):
     """A worker ended before it answered; the text is the backend's error."""
 
 
+def portable_error(error: Exception) -> Exception:
+    """Return an error that is being handled, or a RuntimeError if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+    return error
+
+
 class WorkerBackend(Protocol):
-    """Starts numbered workers and asks them questions; futures raise WorkerDied if one dies."""
+    """Starts numbered workers and asks them questions; each is a function and its arguments.
+
+    Futures raise WorkerDied, or a pool's own error, if a worker dies.
+    """
 
     location: str
     """Where the workers are, as messages say it."""
@@ -111,10 +126,12 @@ class WorkerPool:
         """Return a finished task's answer, and mark its worker as idle, or end it if it died."""
         try:
             answer = future.result()
-        except WorkerDied:
+        except (WorkerDied, BrokenProcessPool, CancelledError) as error:
             self.backend.stop(task.worker)
             self._failed += task.starting
-            raise
+            if isinstance(error, WorkerDied):
+                raise
+            raise WorkerDied(type(error).__name__) from None
         except BaseException:
             self._idle.append(task.worker)
             raise

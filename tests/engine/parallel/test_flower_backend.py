@@ -61,7 +61,7 @@ def sent():
 
 
 def test_a_client_keeps_its_node(sent):
-    pool, kept = flower_pool.FlowerExecutor(sent[0]), sent[1]
+    pool, kept = sent
     for who in ("central", "c0", "c1", "c0/secret", "c1", "c2"):
         pool.submit(upper, SimpleNamespace(model_name=who, text="a"))
     assert [node for node, _ in kept] == [0, 1, 2, 1, 2, 0]
@@ -126,12 +126,13 @@ def simulation():
 
 
 def test_work_and_its_errors_come_back(simulation):
-    pool = flower_pool.FlowerExecutor(simulation)
     jobs = [SimpleNamespace(model_name=f"c{k}", text=f"text {k}") for k in range(5)]
-    answers = [pool.submit(upper, job).result() for job in jobs]
+    answers = [simulation.submit(upper, job).result() for job in jobs]
     assert answers == [f"TEXT {k}" for k in range(5)]
     with pytest.raises(ValueError, match="Featherstonehaugh"):
-        pool.submit(number, SimpleNamespace(model_name="c0", text="Featherstonehaugh")).result()
+        simulation.submit(
+            number, SimpleNamespace(model_name="c0", text="Featherstonehaugh")
+        ).result()
 
 
 def test_the_federation_is_the_same_byte_for_byte(simulation, federation, monkeypatch, tmp_path):

@@ -14,9 +14,9 @@ from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.engine import ParallelEngine, RayBackend
+from fedaudit.engine.parallel.engine import ParallelEngine
 from fedaudit.engine.parallel.protocol import EngineConfig
-from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
+from fedaudit.engine.parallel.ray_cluster import RayCluster
 from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.simulation.runner import simulate
 
@@ -39,7 +39,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def several(cluster):
-    return ParallelEngine(WorkerPool(RayBackend(cluster, ResourceShare(1)), 2), ORDER)
+    return ParallelEngine(WorkerPool(cluster, 2), ORDER)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_two_actors_answer_as_one_engine(several, local, requests, capfd):
 def test_an_actor_that_dies_changes_nothing(several, local, cluster, requests, adapter, capfd):
     workers = several.pool._idle
     assert len(workers) == 2
-    pids = [cluster.ask(worker, os.getpid).result() for worker in workers]
+    pids = [cluster.ask(worker, (os.getpid,)).result() for worker in workers]
     killed = []
 
     def kill(done, total):
@@ -103,7 +103,7 @@ def test_an_actor_that_dies_changes_nothing(several, local, cluster, requests, a
     found = several.generate(target, GenerationBatch(requests, seed=2), progress=kill)
     assert found == local.generate(target, GenerationBatch(requests, seed=2))
     assert killed
-    idle = {cluster.ask(worker, os.getpid).result() for worker in several.pool._idle}
+    idle = {cluster.ask(worker, (os.getpid,)).result() for worker in several.pool._idle}
     assert idle
     assert pids[0] not in idle
     assert capfd.readouterr() == ("", "")
@@ -121,11 +121,11 @@ def test_clients_train_there_to_the_same_bytes(cluster, federation, monkeypatch,
 
 
 def test_what_is_asked_does_not_stand_in_rays_logs(cluster):
-    process, _ = cluster.start(ResourceShare(1))
+    process, _ = cluster.start()
     secret = "Wilhelmina Featherstonehaugh"
-    assert cluster.ask(process, str.upper, secret).result() == secret.upper()
+    assert cluster.ask(process, (str.upper, secret)).result() == secret.upper()
     with pytest.raises(ValueError, match=secret):
-        cluster.ask(process, int, secret).result()
+        cluster.ask(process, (int, secret)).result()
     cluster.stop(process)
     logs = [path for path in Path(cluster._folder).rglob("*") if path.is_file()]
     assert any("log" in path.suffix or "log" in path.name for path in logs)

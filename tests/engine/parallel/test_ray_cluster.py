@@ -17,7 +17,6 @@ from fedaudit.engine.parallel.ray_cluster import ClusterCapacity, RayCluster, Re
 from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 FAKE = str(Path(__file__).parent / "fake_ray")
-ONE = ResourceShare(1)
 
 
 @pytest.fixture
@@ -104,42 +103,42 @@ def test_a_ray_of_our_own_tells_nobody_and_asks_for_a_token(tmp_path):
 
 def test_a_process_that_stays_and_one_that_does_not(cluster, tmp_path, monkeypatch, capfd):
     assert cluster.room.cpus >= 3
-    process, there = cluster.start(ONE)
+    process, there = cluster.start()
     assert there.result() is None
-    pid = cluster.ask(process, os.getpid).result()
-    assert pid == cluster.ask(process, os.getpid).result() != os.getpid()
-    assert cluster.run(ONE, os.getpid).result() != pid
+    pid = cluster.ask(process, (os.getpid,)).result()
+    assert pid == cluster.ask(process, (os.getpid,)).result() != os.getpid()
+    assert cluster.submit(os.getpid).result() != pid
     # Both work where this process does, when it asks.
     monkeypatch.chdir(tmp_path)
-    assert cluster.ask(process, os.getcwd).result() == str(tmp_path)
-    assert cluster.run(ONE, os.getcwd).result() == str(tmp_path)
+    assert cluster.ask(process, (os.getcwd,)).result() == str(tmp_path)
+    assert cluster.submit(os.getcwd).result() == str(tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
 def test_errors_are_answers(cluster, monkeypatch):
-    process, _ = cluster.start(ONE)
+    process, _ = cluster.start()
     with pytest.raises(ValueError, match="invalid literal") as error:
-        cluster.ask(process, int, "x").result()
+        cluster.ask(process, (int, "x")).result()
     assert "On the Ray cluster:" in error.value.__notes__[0]
     with pytest.raises(TargetError, match="cannot work: ray::run failed: SystemExit"):
-        cluster.ask(process, sys.exit, "bye").result()
+        cluster.ask(process, (sys.exit, "bye")).result()
     monkeypatch.setattr(ray_cluster, "__version__", "0.0.1")
     with pytest.raises(InputError, match=r"has fedaudit .*, not 0\.0\.1 as this one"):
-        cluster.ask(process, abs, -1).result()
+        cluster.ask(process, (abs, -1)).result()
 
 
 def test_a_folder_that_only_we_have(cluster, monkeypatch, tmp_path):
-    process, _ = cluster.start(ONE)
+    process, _ = cluster.start()
     gone = tmp_path / "gone"
     monkeypatch.setattr(ray_cluster.Path, "cwd", lambda: gone)
     with pytest.raises(InputError, match=r"has no folder .*gone: all need the same files"):
-        cluster.ask(process, abs, -1).result()
+        cluster.ask(process, (abs, -1)).result()
 
 
 def test_a_dead_process_is_lost_and_a_dead_training_done_again(cluster, tmp_path):
-    process, _ = cluster.start(ONE)
+    process, _ = cluster.start()
     with pytest.raises(WorkerDied, match="ActorDiedError"):
-        cluster.ask(process, os._exit, 3).result()
+        cluster.ask(process, (os._exit, 3)).result()
     cluster.stop(process)
     # A training that dies twice and then does not: mkdir fails where the folder is.
     script = (
@@ -147,11 +146,11 @@ def test_a_dead_process_is_lost_and_a_dead_training_done_again(cluster, tmp_path
         "(here / str(len(list(here.iterdir())))).touch(); len(list(here.iterdir())) < 3 and os.kill"
         "(os.getppid(), 9)"
     )
-    done = cluster.run(ONE, subprocess.call, [sys.executable, "-c", script, str(tmp_path)])
+    done = cluster.submit(subprocess.call, [sys.executable, "-c", script, str(tmp_path)])
     assert done.result() == 0
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(WorkerDied, match="WorkerCrashedError"):
-        cluster.run(ONE, os._exit, 3).result()
+        cluster.submit(os._exit, 3).result()
 
 
 def test_a_training_that_always_dies_is_an_interruption(fake):
@@ -167,18 +166,18 @@ def test_nothing_is_left_when_it_is_closed(fake):
     cluster = RayCluster(2)
     folder, child = cluster._folder, cluster._child
     assert folder.stat().st_mode & 0o777 == 0o700
-    asleep = cluster.run(ONE, time.sleep, 600)
+    asleep = cluster.submit(time.sleep, 600)
     cluster.close()
     assert not folder.exists()
     assert child.returncode == -signal.SIGKILL
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
         asleep.result()
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
-        cluster.start(ONE)
+        cluster.start()
 
 
 def test_its_end_without_us_is_an_interruption(cluster):
-    asleep = cluster.run(ONE, time.sleep, 600)
+    asleep = cluster.submit(time.sleep, 600)
     cluster._child.kill()
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
         asleep.result(60)
@@ -186,7 +185,7 @@ def test_its_end_without_us_is_an_interruption(cluster):
 
 def test_its_end_is_noticed_while_a_worker_holds_its_connection(cluster, tmp_path):
     begun = tmp_path / "begun"
-    asleep = cluster.run(ONE, os.system, f"touch {begun}; sleep 600")
+    asleep = cluster.submit(os.system, f"touch {begun}; sleep 600")
     while not begun.exists():
         assert not asleep.done()
         time.sleep(0.02)
@@ -230,7 +229,7 @@ def test_a_ray_that_does_not_come(fake, wrong, joined, message):
 def test_a_ray_that_starts_late(fake):
     fake.setenv("FAKE_RAY", "late")
     cluster = RayCluster(2)
-    assert cluster.run(ONE, abs, -3).result() == 3
+    assert cluster.submit(abs, -3).result() == 3
     cluster.close()
 
 
@@ -240,8 +239,8 @@ def test_a_running_cluster_is_joined_as_it_is(fake):
     cluster = RayCluster(2)
     try:
         assert cluster.room.cpus == 64  # what there is, not what we would have set up
-        assert cluster.run(ONE, os.getenv, "RAY_AUTH_TOKEN").result() == "theirs"
-        assert cluster.run(ONE, os.getenv, "RAY_TMPDIR").result() == os.getenv("RAY_TMPDIR")
+        assert cluster.submit(os.getenv, "RAY_AUTH_TOKEN").result() == "theirs"
+        assert cluster.submit(os.getenv, "RAY_TMPDIR").result() == os.getenv("RAY_TMPDIR")
     finally:
         cluster.close()
     assert not cluster._folder.exists()
