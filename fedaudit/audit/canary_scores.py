@@ -16,7 +16,7 @@ from fedaudit.api.records import Target
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries.coin_file import CoinCanary, CoinSet, Position
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.training.sample_gradients import flattened, unit_gradients
+from fedaudit.engine.training.gradients import flattened, unit_gradients
 from fedaudit.federation.folder import Federation
 from fedaudit.metrics.privacy.matched_filter import direction_weights
 

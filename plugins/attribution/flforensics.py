@@ -97,7 +97,12 @@ class FLForensics(Attributor):
         import numpy as np
 
         from fedaudit.engine.parallel.engine import local_engine
-        from fedaudit.engine.training import influence
+        from fedaudit.engine.training.gradients import (
+            change_norm,
+            gradient_product,
+            weight_change,
+            weight_gradients,
+        )
 
         rounds = list(plaintext.readable_rounds(context.rounds, self.name))
         engine = local_engine(context.engine)
@@ -110,16 +115,16 @@ class FLForensics(Attributor):
                 client: context.write(record.start, read(client)) for client in record.participants
             }
             lengths = {
-                client: influence.change_norm(influence.weight_change(folder, record.start))
+                client: change_norm(weight_change(folder, record.start))
                 for client, folder in folders.items()
             }
             for row, sequences in enumerate(texts if folders else []):
                 target = Target(name="start", adapter=str(record.start))
-                gradients = influence.weight_gradients(engine, target, sequences)
+                gradients = weight_gradients(engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
-                        changed = influence.weight_change(folder, record.start)
-                        gained = -influence.gradient_product(gradients, changed) / lengths[client]
+                        changed = weight_change(folder, record.start)
+                        gained = -gradient_product(gradients, changed) / lengths[client]
                         influences[row, column[client]] += gained / len(folders)
                 progress(done * len(texts) + row + 1, len(rounds) * len(texts))
         return influences

@@ -17,7 +17,7 @@ from fedaudit.api.records import Target
 from fedaudit.audit import canary_scores
 from fedaudit.canaries import coin_file
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.training.sample_gradients import unit_gradients
+from fedaudit.engine.training.gradients import unit_gradients
 from fedaudit.federation import adapters
 from fedaudit.metrics.privacy.roc import auc
 from fedaudit.simulation.runner import simulate

@@ -14,7 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
 from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.training import influence
+from fedaudit.engine.training import gradients
 from fedaudit.federation import adapters
 from fedaudit.simulation.initialization import plain_config
 
@@ -74,7 +74,7 @@ def loss(engine, where):
 @pytest.mark.filterwarnings("ignore:fan_in_fan_out:UserWarning")
 def test_it_is_what_finite_differences_say(kind, base, write):
     engine, where = engine_of(kind, base), target(write(kind, r=3, lora_alpha=6))
-    found = influence.weight_gradients(engine, where, ROWS)
+    found = gradients.weight_gradients(engine, where, ROWS)
     tensors = adapters.read(Path(where.adapter))
     assert found.keys() == {name.partition(".lora_")[0] for name in tensors}
     layers = dict(engine.base.model.named_modules())
@@ -96,11 +96,11 @@ def test_it_is_what_finite_differences_say(kind, base, write):
 
 def test_tokens_count_alike_whatever_batch_they_are_in(base, write):
     where = target(write("llama"))
-    whole = influence.weight_gradients(engine_of("llama", base), where, ROWS)
-    parts = [influence.weight_gradients(engine_of("llama", base), where, [row]) for row in ROWS[:2]]
-    last = influence.weight_gradients(engine_of("llama", base), where, ROWS[4:])
+    whole = gradients.weight_gradients(engine_of("llama", base), where, ROWS)
+    parts = [gradients.weight_gradients(engine_of("llama", base), where, [row]) for row in ROWS[:2]]
+    last = gradients.weight_gradients(engine_of("llama", base), where, ROWS[4:])
     for bound, rows in ((1, ROWS), (10, ROWS[::-1])):
-        again = influence.weight_gradients(engine_of("llama", base, tokens=bound), where, rows)
+        again = gradients.weight_gradients(engine_of("llama", base, tokens=bound), where, rows)
         for name, one in again.items():
             torch.testing.assert_close(one, whole[name], rtol=1e-5, atol=1e-7)
     for name, one in whole.items():  # 3, 9 and 1 tokens are predicted
@@ -112,7 +112,7 @@ def test_the_engine_is_afterwards_as_it_was(base, write):
     engine, where = engine_of("llama", base), target(write("llama"))
     before = engine.score(where, ROWS)
     state = [(n, p.requires_grad, p.sum().item()) for n, p in engine.base.model.named_parameters()]
-    influence.weight_gradients(engine, where, ROWS)
+    gradients.weight_gradients(engine, where, ROWS)
     after = [(n, p.requires_grad, p.sum().item()) for n, p in engine.base.model.named_parameters()]
     assert state == after
     assert all(parameter.grad is None for parameter in engine.base.model.parameters())
@@ -123,7 +123,7 @@ def test_the_engine_is_afterwards_as_it_was(base, write):
 def test_only_the_targets_own_layers_are_derived_by(base, write):
     engine, where = engine_of("llama", base), target(write("llama", layers_to_transform=[1]))
     engine.score(target(write("llama")), ROWS)  # another adapter, on all layers
-    found = influence.weight_gradients(engine, where, ROWS)
+    found = gradients.weight_gradients(engine, where, ROWS)
     assert len(found) == 2
     assert all("layers.1." in name for name in found)
 
@@ -143,7 +143,7 @@ def products(folder):
 
 def test_a_change_is_the_difference_of_what_adapters_add(write):
     after, before = write("llama", 1, r=3, lora_alpha=5), write("llama", 2, r=2, lora_alpha=7)
-    found = influence.weight_change(after, before)
+    found = gradients.weight_change(after, before)
     wanted = {m: new - products(before)[m] for m, new in products(after).items()}
     assert found.keys() == wanted.keys()
     for module, (a, b) in found.items():
@@ -151,10 +151,10 @@ def test_a_change_is_the_difference_of_what_adapters_add(write):
     generator = torch.Generator().manual_seed(0)
     slopes = {m: torch.randn(w.shape, generator=generator) for m, w in wanted.items()}
     by_hand = sum(float((slopes[m].double() * w).sum()) for m, w in wanted.items())
-    assert influence.gradient_product(slopes, found) == pytest.approx(by_hand, rel=1e-5)
+    assert gradients.gradient_product(slopes, found) == pytest.approx(by_hand, rel=1e-5)
     length = sum(float(w.square().sum()) for w in wanted.values()) ** 0.5
-    assert influence.change_norm(found) == pytest.approx(length, rel=1e-5)
-    assert influence.change_norm(influence.weight_change(after, after)) == pytest.approx(
+    assert gradients.change_norm(found) == pytest.approx(length, rel=1e-5)
+    assert gradients.change_norm(gradients.weight_change(after, after)) == pytest.approx(
         0, abs=1e-5
     )
 
@@ -165,9 +165,9 @@ def test_it_says_how_the_loss_answers_to_a_small_change(base, write, tmp_path):
     moved = {n: t + 1e-3 * torch.randn(t.shape, generator=generator) for n, t in tensors.items()}
     adapters.write(moved, adapters.check(before), tmp_path / "after")
     engine = engine_of("llama", base)
-    slopes = influence.weight_gradients(engine, target(before), ROWS)
-    expected = influence.gradient_product(
-        slopes, influence.weight_change(tmp_path / "after", before)
+    slopes = gradients.weight_gradients(engine, target(before), ROWS)
+    expected = gradients.gradient_product(
+        slopes, gradients.weight_change(tmp_path / "after", before)
     )
     found = loss(engine, target(tmp_path / "after")) - loss(engine, target(before))
     assert abs(found) > 1e-5
@@ -183,29 +183,29 @@ def test_products_are_linear_and_bounded_by_norms(first, second, seed):
     }
     one, two = ({"m": torch.randn(4, 5), "n": torch.randn(3, 3)} for _ in range(2))
     both = {name: first * one[name] + second * two[name] for name in one}
-    found = influence.gradient_product(both, changed)
-    parts = first * influence.gradient_product(one, changed) + second * influence.gradient_product(
+    found = gradients.gradient_product(both, changed)
+    parts = first * gradients.gradient_product(one, changed) + second * gradients.gradient_product(
         two, changed
     )
     assert found == pytest.approx(parts, rel=1e-4, abs=1e-4)
     length = sum(float(tensor.square().sum()) for tensor in both.values()) ** 0.5
-    assert abs(found) <= length * influence.change_norm(changed) * (1 + 1e-5) + 1e-9
+    assert abs(found) <= length * gradients.change_norm(changed) * (1 + 1e-5) + 1e-9
 
 
 def test_what_has_no_gradient_is_refused_in_one_line(base, write):
     engine, where = engine_of("llama", base), target(write("llama"))
     for ask, message in (
-        (lambda: influence.weight_gradients(engine, where, [[1], []]), "no text has two tokens"),
-        (lambda: influence.weight_gradients(engine, where, [[1] * 41]), "41 tokens is longer"),
-        (lambda: influence.weight_gradients(engine, Target(name="base"), ROWS), "no adapter"),
+        (lambda: gradients.weight_gradients(engine, where, [[1], []]), "no text has two tokens"),
+        (lambda: gradients.weight_gradients(engine, where, [[1] * 41]), "41 tokens is longer"),
+        (lambda: gradients.weight_gradients(engine, Target(name="base"), ROWS), "no adapter"),
         (
-            lambda: influence.gradient_product({}, {"m": (torch.ones(1, 1), torch.ones(1, 1))}),
+            lambda: gradients.gradient_product({}, {"m": (torch.ones(1, 1), torch.ones(1, 1))}),
             "change of m cannot be judged",
         ),
     ):
         with pytest.raises(InputError, match=message) as error:
             ask()
         assert "\n" not in str(error.value)
-    influence.weight_gradients(engine, where, ROWS)
+    gradients.weight_gradients(engine, where, ROWS)
     with pytest.raises(InputError, match="no adapter"):
-        influence.weight_gradients(engine, Target(name="base"), ROWS)
+        gradients.weight_gradients(engine, Target(name="base"), ROWS)

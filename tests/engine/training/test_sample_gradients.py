@@ -13,8 +13,8 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
 from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.training import sample_gradients
-from fedaudit.engine.training.sample_gradients import flattened, unit_gradients
+from fedaudit.engine.training import gradients
+from fedaudit.engine.training.gradients import flattened, unit_gradients
 from fedaudit.federation import adapters
 from fedaudit.simulation.initialization import plain_config
 
@@ -70,7 +70,7 @@ def test_each_text_has_the_gradient_that_it_has_alone(kind, tuned, base, monkeyp
     torch.testing.assert_close(found, wanted, rtol=0, atol=2e-6)
     assert found.shape[1] == len(flattened(Path(target.adapter)))
     # Neither batches nor their order matter.
-    monkeypatch.setattr(sample_gradients, "TOKENS", 8)
+    monkeypatch.setattr(gradients, "TOKENS", 8)
     torch.testing.assert_close(
         unit_gradients(engine, target, ROWS[::-1]).flip(0), wanted, rtol=0, atol=2e-6
     )
@@ -111,6 +111,6 @@ def test_what_cannot_be_derived_is_said_in_one_line(tuned, base, monkeypatch):
         unit_gradients(engine, target, [[1] * 41])
     with pytest.raises(InputError, match="no adapter"):
         unit_gradients(engine, Target(name="base"), ROWS)
-    monkeypatch.setattr(sample_gradients, "MAX_NUMBERS", 1000)
+    monkeypatch.setattr(gradients, "MAX_NUMBERS", 1000)
     with pytest.raises(InputError, match="too many to hold"):
         unit_gradients(engine, target, ROWS)

@@ -12,7 +12,7 @@ from fedaudit.api.records import Document, Target
 from fedaudit.api.watermark import Mark
 from fedaudit.config.registry import create
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.training import influence
+from fedaudit.engine.training import gradients
 from fedaudit.federation import adapters
 
 CLEAN = (
@@ -60,7 +60,7 @@ class World:
     def slopes(self, t, words):
         ids = (*self.engine.prompt_starts.get("bos", ()), *self.engine.tokenize([words])[0].ids)
         where = Target(name="s", adapter=str(self.starts[t]))
-        return influence.weight_gradients(self.engine, where, [ids[:256]])
+        return gradients.weight_gradients(self.engine, where, [ids[:256]])
 
     def write(self, start, update):
         folder = self.place / f"written{len(self.written)}"
@@ -138,7 +138,7 @@ def test_influences_are_dense_inner_products_by_hand(world):
         scale = config["lora_alpha"] / config["r"]
         texts = world.engine.tokenize(CLEAN)
         begin = world.engine.prompt_starts.get("bos", ())
-        clean = influence.weight_gradients(
+        clean = gradients.weight_gradients(
             world.engine,
             Target(name="s", adapter=str(world.starts[t])),
             [(*begin, *tokens.ids) for tokens in texts],
