@@ -102,7 +102,7 @@ class Writer:
         """Return names and shapes for arrays without names, in order; None if they have names."""
         if not self.run.look(move.adapter.weights).ordered:
             return None
-        from fedaudit.engine.loading.adapter_shapes import adapter_shapes
+        from fedaudit.engine.loading.loader import adapter_shapes
 
         return adapter_shapes(self.base, self.out / move.folder)
 

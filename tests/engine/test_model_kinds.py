@@ -23,7 +23,7 @@ NEW = 4
 @pytest.fixture(params=[*HYBRIDS, *UNPADDED], ids=lambda kind: kind[0])
 def engine(request, base):
     model = made(*request.param)
-    model_check.check(model, Path("folder"), 80, cached=True)
+    model_check.check(model, Path("folder"), 80)
     loaded = loader.LoadedBase(request.param[0], Path(), "", model, base.tokenizer)
     return LocalEngine(loaded, batch_size=7)
 
@@ -79,7 +79,7 @@ def test_exact_probabilities_are_those_of_all_token_sequences(engine, request):
     special = {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 0, "pad_token_id": 2}
     model = made(kind, changes | special)
     model.generation_config.eos_token_id = 0
-    model_check.check(model, Path("folder"), 80, cached=True)
+    model_check.check(model, Path("folder"), 80)
     small = replace(small, model=model)
     prompts = [(1, 4, 5), (1, 9), (1, 12, 4)]
     asked = PrefixProbabilityRequest(prompts, TARGETS, max_new_tokens=2, threshold=1e-300)

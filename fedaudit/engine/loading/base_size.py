@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.loading import loader
-from fedaudit.engine.loading.adapter_shapes import empty_model
 
 
 def _published(
@@ -96,7 +95,7 @@ def base_size(name: str, lora: LoraConfig | None = None) -> BaseSize | None:
     folder = None
     try:
         folder = loader.locate(name, fetch=False)
-        model = empty_model(folder)
+        model = loader.empty_model(folder)
     except TargetError:
         if name not in PUBLISHED:
             return None

@@ -7,6 +7,7 @@ folder's files name. An audit would then be of another model than the folder's.
 import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
 from fedaudit.system.documents import LARGEST_DOCUMENT, check_size, too_large
+from fedaudit.system.failures import first_line
 from fedaudit.system.files import hash_files, read_json, sha256
 from fedaudit.system.names import check_path
 from fedaudit.system.tensor_files import reading_tensors
@@ -43,6 +45,9 @@ MOST_END_TOKENS = 8
 """The maximum number of tokens that end an answer; models have one to three."""
 WORD_STARTS = " \t\n\u0120\u2581\u010a\u0109\u010d"
 """White space at the start of a token, as byte-level vocabularies and SentencePiece write it."""
+
+LOCAL: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+"""Options of `from_pretrained` with which no code of a model runs, and nothing is fetched."""
 
 SHOWN_NAMES = 3
 MAX_TENSORS = 10**6
@@ -208,14 +213,9 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
     """
     import torch
 
-    try:
+    with refusing(f"{folder} has a tokenizer that does not work"):
         encoded = tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
         largest = max(tokenizer.get_vocab().values(), default=0)
-    except BaseException as error:
-        if not is_refusal(error):
-            raise
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
     if "offset_mapping" not in encoded:  # slow tokenizers leave them out silently
         raise InputError(
             f"{folder} has a tokenizer that does not say which characters a token stands for: "
@@ -276,9 +276,18 @@ def end_token_caveats(folder: Path) -> list[str]:
     ]
 
 
-def is_refusal(error: BaseException) -> bool:
-    """Tell whether a library refused a file; a Rust panic in tokenizers is not an Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+@contextmanager
+def refusing(problem: str) -> Iterator[None]:
+    """Raise InputError, with `problem` and the reason, if a library refuses a file in the block."""
+    try:
+        yield
+    except InputError:
+        raise
+    except BaseException as error:
+        # A Rust panic in tokenizers is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{problem}: {first_line(error)}") from None
 
 
 def _tensor_problem(names: list[str], problem: str) -> str:

@@ -15,7 +15,6 @@ MEMORY_EACH = 6
 """Bytes of memory per byte of the largest file, in addition to the sandbox's usual limit."""
 MAX_ADAPTER_BYTES = 2**34
 """The maximum size of one adapter, in bytes."""
-_PROCESS_MODULE = "fedaudit.engine.loading.dumps_process"
 
 Shape = tuple[int, ...]
 
@@ -34,13 +33,7 @@ def look(paths: Sequence[Path]) -> list[StateDump | InputError]:
 
     Raises InputError, naming the file, if opening it ends the sandboxed process.
     """
-    try:
-        result = sandbox.attempt(
-            f"{_PROCESS_MODULE}.look", [str(p) for p in paths], **_limits(paths)
-        )
-    except sandbox.TrialEnded as error:
-        raise InputError(f"{error.step or paths[0]} cannot be opened: {error.reason}.") from None
-    return [_dump(entry) for entry in _checked_list(result, paths)]
+    return [_dump(entry) for entry in _ask("look", [str(p) for p in paths], paths)]
 
 
 def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
@@ -57,11 +50,7 @@ def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
 
 def read_table(path: Path) -> list[list[float]]:
     """Return the rows of a .npy file; raises InputError if it is not a two-dimensional array."""
-    try:
-        result = sandbox.attempt(f"{_PROCESS_MODULE}.read_table", str(path), **_limits([path]))
-    except sandbox.TrialEnded as error:
-        raise InputError(f"{path} cannot be opened: {error.reason}.") from None
-    return [[float(value) for value in row] for row in _checked_list(result, [path])]
+    return [[float(value) for value in row] for row in _ask("read_table", str(path), [path])]
 
 
 def convert(conversions: Sequence[Conversion]) -> list[int]:
@@ -69,30 +58,30 @@ def convert(conversions: Sequence[Conversion]) -> list[int]:
 
     Raises InputError, naming the file, if it cannot be opened or holds no adapter.
     """
-    paths = [c.source for c in conversions]
     requests = [
         {"path": str(c.source), "shapes": None if c.shapes is None else [*c.shapes.items()]}
         for c in conversions
     ]
-    places = [c.target for c in conversions]
+    paths, places = [c.source for c in conversions], [c.target for c in conversions]
+    return [int(count) for count in _ask("convert", requests, paths, places)]
+
+
+def _ask(
+    function: str, question: Any, paths: Sequence[Path], places: Sequence[Path] = ()
+) -> list[Any]:
+    """Return what a function of `dumps_process` returns, with limits that follow from the files."""
+    sizes = [path.stat().st_size for path in paths]
     try:
         result = sandbox.receive(
-            f"{_PROCESS_MODULE}.convert", requests, places, most=MAX_ADAPTER_BYTES, **_limits(paths)
+            f"fedaudit.engine.loading.dumps_process.{function}",
+            question,
+            places,
+            seconds=SECONDS + sum(sizes) / RATE,
+            memory=sandbox.MEMORY + MEMORY_EACH * max(sizes, default=0),
+            most=MAX_ADAPTER_BYTES,
         )
     except sandbox.TrialEnded as error:
         raise InputError(f"{error.step or paths[0]} cannot be opened: {error.reason}.") from None
-    return [int(count) for count in _checked_list(result, paths)]
-
-
-def _limits(paths: Sequence[Path]) -> dict[str, Any]:
-    sizes = [path.stat().st_size for path in paths]
-    return {
-        "seconds": SECONDS + sum(sizes) / RATE,
-        "memory": sandbox.MEMORY + MEMORY_EACH * max(sizes, default=0),
-    }
-
-
-def _checked_list(result: Any, paths: Sequence[Path]) -> list[Any]:
     if not isinstance(result, list):  # the sandboxed code raised an unexpected error
         raise InputError(f"{paths[0]} cannot be opened: it is not what its name says.")
     return result

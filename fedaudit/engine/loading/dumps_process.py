@@ -11,6 +11,7 @@ from safetensors.torch import save
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
+from fedaudit.system.failures import first_line
 from fedaudit.system.sandbox import Output
 
 WRAPPERS = ("model", "state_dict", "model_state_dict", "adapter", "params")
@@ -179,9 +180,8 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             if isinstance(file, np.ndarray) or len(file.files) > MOST:
                 raise ValueError("no archive of arrays")
-            names = (
-                sorted(file.files, key=_array_number) if _are_numbered(file.files) else file.files
-            )
+            numbered = all(n.startswith("arr_") and n[4:].isdecimal() for n in file.files)
+            names = sorted(file.files, key=lambda n: int(n[4:])) if numbered else file.files
             arrays = {name: file[name] for name in names}
     except MemoryError:
         raise
@@ -190,13 +190,5 @@ def _load_arrays(path: Path) -> dict[str, Any]:
     return arrays
 
 
-def _are_numbered(names: Iterable[str]) -> bool:
-    return all(name.startswith("arr_") and name[4:].isdecimal() for name in names)
-
-
-def _array_number(name: str) -> int:
-    return int(name[4:])
-
-
 def _first(error: Exception) -> str:
-    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:120].rstrip(".")
+    return first_line(error)[:120].rstrip(".")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
@@ -31,6 +31,7 @@ from fedaudit.engine.loading import (
 )
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
+from fedaudit.system.failures import first_line
 from fedaudit.system.files import suggest_neighbour
 
 _log = logging.getLogger(__name__)
@@ -93,10 +94,9 @@ def locate(name: str, *, fetch: bool = True) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
             f"The base {name!r} is not a folder, is not in the hub's cache and cannot be fetched: "
-            f"{reason.rstrip('.')}.{suggest_neighbour(path)}"
+            f"{first_line(error).rstrip('.')}.{suggest_neighbour(path)}"
         ) from None
 
 
@@ -106,15 +106,13 @@ def load_base(
     device: str = "auto",
     dtype: str = "auto",
     fetch: bool = True,
-    cached: bool = True,
     tokenizer: Path | None = None,
 ) -> LoadedBase:
     """Return the base `name` on a device, in evaluation mode and without gradients.
 
-    Raises InputError for a folder that holds no causal language model in safetensors. With
-    `cached`, raises it also for a model that gives other logits with its KV cache than without,
-    which does not matter in training. `tokenizer` is the folder of an adapter whose tokenizer
-    takes the place of the base's.
+    Raises InputError for a folder that holds no causal language model in safetensors, and for a
+    model that gives other logits with its KV cache than without. `tokenizer` is the folder of an
+    adapter whose tokenizer takes the place of the base's.
     """
     quiet()
     path, torch_device = locate(name, fetch=fetch), device_for(device)
@@ -128,7 +126,7 @@ def load_base(
     checkpoint.check_tokenizer(used, model, tokenizer or path)
     model.requires_grad_(False).eval().to(torch_device)
     base = LoadedBase(name, path, checkpoint.fingerprint(path), model, used)
-    model_check.check(model, path, base.context_length, cached=cached)
+    model_check.check(model, path, base.context_length)
     return base
 
 
@@ -142,25 +140,19 @@ def load(
     """
     quarantine.check(path)
     checkpoint.check_tokenizer_files(path)
-    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    try:
-        with bounded_modules(str(path / "config.json"), **model_size(path)):
-            tokenizer = AutoTokenizer.from_pretrained(path, **load_options)
-            model, info = kind.from_pretrained(
-                path,
-                dtype=dtype,
-                use_safetensors=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # `info` names them, transformers' error does not
-                **load_options,
-            )
-    except InputError:
-        raise
-    except BaseException as error:
-        if not checkpoint.is_refusal(error):
-            raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} cannot be loaded as {description}: {reason}") from None
+    with (
+        checkpoint.refusing(f"{path} cannot be loaded as {description}"),
+        bounded_modules(str(path / "config.json"), **model_size(path)),
+    ):
+        tokenizer = AutoTokenizer.from_pretrained(path, **checkpoint.LOCAL)
+        model, info = kind.from_pretrained(
+            path,
+            dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `info` names them, transformers' error does not
+            **checkpoint.LOCAL,
+        )
     return model, info, tokenizer
 
 
@@ -168,13 +160,8 @@ def load_tokenizer(path: Path) -> Any:
     """Return the tokenizer of a base whose folder was checked; raises InputError without one."""
     quiet()
     checkpoint.check_tokenizer_files(path)
-    try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-    except BaseException as error:
-        if not checkpoint.is_refusal(error):
-            raise
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"{path} has a tokenizer that cannot be loaded: {reason}") from None
+    with checkpoint.refusing(f"{path} has a tokenizer that cannot be loaded"):
+        return AutoTokenizer.from_pretrained(path, **checkpoint.LOCAL)
 
 
 def quiet() -> None:
@@ -247,8 +234,7 @@ def configuration(folder: Path, said: Mapping[str, Any]) -> LoraConfig:
     Raises InputError if it is not valid.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PEFT ignores options of newer versions
+        with warnings.catch_warnings(action="ignore"):  # PEFT ignores options of newer versions
             options = {key: value for key, value in said.items() if key != "runtime_config"}
             config: LoraConfig = LoraConfig.from_peft_type(**LoraConfig.check_kwargs(**options))
     except Exception as error:  # PEFT may raise anything on an untrusted file
@@ -273,8 +259,7 @@ def with_adapter(
     """
     module_patterns.check(config, (name for name, _ in _unwrap_peft(model).named_modules()))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             if isinstance(model, PeftModel):
                 model.add_adapter(name, config, autocast_adapter_dtype=trainable)
                 return model
@@ -311,8 +296,8 @@ def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
 
 def state_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
     """Return the adapter's own tensors by name, in the order in which PEFT saves them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PEFT warns about a bias of B, which has one dimension
+    # PEFT warns about a bias of B, which has one dimension.
+    with warnings.catch_warnings(action="ignore"):
         return dict(get_peft_model_state_dict(model, None, name, save_embedding_layers=False))
 
 
@@ -340,9 +325,39 @@ def fit(
         )
     if saved is not None:
         adapter_layout.check_fusion(saved, tensors, converted, source)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         set_peft_model_state_dict(model, dict(tensors), adapter_name=name)
+
+
+def adapter_shapes(base: str, folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of an adapter's tensors, by name, without loading the base's weights.
+
+    `folder` holds the adapter's configuration. The order is that of
+    `peft.get_peft_model_state_dict`, in which Flower sends arrays without names. Raises InputError
+    if the configuration does not fit the base.
+    """
+    model = empty_model(locate(base, fetch=False))
+    config = configuration(folder, adapters.read_config(folder))
+    with torch.device("meta"):
+        peft = with_adapter(model, config, "shapes", trainable=False)
+    return {name: tuple(tensor.shape) for name, tensor in state_of(peft, "shapes").items()}
+
+
+def empty_model(path: Path) -> PreTrainedModel:
+    """Return the base in a folder on the device "meta": its modules without weights.
+
+    Raises InputError for a folder that holds no causal language model.
+    """
+    quiet()
+    quarantine.check(path)
+    with (
+        checkpoint.refusing(f"{path} cannot be loaded as a causal language model"),
+        torch.device("meta"),
+        bounded_modules(str(path), **model_size(path)),
+    ):
+        config = AutoConfig.from_pretrained(path, **checkpoint.LOCAL)
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return model
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Tokens]:

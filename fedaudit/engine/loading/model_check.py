@@ -21,6 +21,7 @@ from fedaudit.engine.loading.size_bounds import check_forward
 from fedaudit.engine.padding import forbid_padding
 from fedaudit.engine.scoring import shared_prefix
 from fedaudit.engine.small_model import few_threads, is_small
+from fedaudit.system.failures import first_line
 
 T = TypeVar("T")
 
@@ -44,12 +45,12 @@ LARGEST = 1e4
 LIMITS = shared_prefix.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
 
 
-def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -> None:
+def check(model: PreTrainedModel, folder: Path, context: int) -> None:
     """Raise InputError for a model in which a token attends to later tokens.
 
-    With `cached`, raise it also for a model that does not continue prompts from a KV cache as it
-    does without one. A model that does so only without padding is marked by
-    `padding.forbid_padding`. `context` is the context length in tokens.
+    Raise it also for a model that does not continue prompts from a KV cache as it does without one.
+    A model that does so only without padding is marked by `padding.forbid_padding`. `context` is
+    the context length in tokens.
     """
     kind = f"this {model.config.model_type} model"
     half = max(1, min(LENGTH, context - 1) // 2)
@@ -70,7 +71,7 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
                 "it predicts, so that a score would contain its answer (see is_decoder, is_causal "
                 "and their like in its config.json)."
             )
-        if not cached or _continues_padded(model, [first, second], plain):
+        if _continues_padded(model, [first, second], plain):
             return
         forbid_padding(model)
         same = _attempt(
@@ -89,7 +90,7 @@ def _attempt(do: Callable[[], T], problem: str) -> T:
     try:
         return do()
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise InputError(f"{problem} ({type(error).__name__}: {reason}).") from None
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.system.failures import first_line
 
 
 def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
@@ -26,8 +27,8 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
         try:
             rendered = tokenizer.apply_chat_template(message, tokenize=False)
         except Exception as error:  # a template can raise anything
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError(f"The model's chat template renders no message: {reason}") from None
+            problem = f"The model's chat template renders no message: {first_line(error)}"
+            raise InputError(problem) from None
         header, ids = rendered.partition("\x00")[0], starts["bare"]
     else:
         header, ids = (template.header() if template else ""), starts.get("bos", ())

@@ -42,21 +42,19 @@ def open_model(payload: Any) -> Generator[str, None, bool]:
     Returns whether no step raised an exception. After an exception the other steps still run.
     """
     folder = Path(payload)
-    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     yield "its weights"
     checkpoint.count(folder, checkpoint.files(folder))
     yield "config.json"
-    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **load_options))
+    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **checkpoint.LOCAL))
     return (yield from open_tokenizer(payload)) and well
 
 
 def open_tokenizer(payload: Any) -> Generator[str, None, bool]:
     """Open a folder's tokenizer and use it; yields and returns as `open_model` does."""
     folder, well, tokenizers = Path(payload), True, list[Any]()
-    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     yield "its tokenizer"
     well &= _raises_nothing(
-        lambda: tokenizers.append(AutoTokenizer.from_pretrained(folder, **load_options))
+        lambda: tokenizers.append(AutoTokenizer.from_pretrained(folder, **checkpoint.LOCAL))
     )
     for tokenizer in tokenizers:
         for text in TEXTS:
@@ -71,9 +69,7 @@ def render_message(payload: Any) -> Generator[str, None, str]:
     """Render a user's message with a folder's chat template, up to where the answer begins."""
     folder, message = payload
     yield "its chat template"
-    tokenizer = AutoTokenizer.from_pretrained(
-        Path(folder), trust_remote_code=False, local_files_only=True
-    )
+    tokenizer = AutoTokenizer.from_pretrained(Path(folder), **checkpoint.LOCAL)
     texts: list[str] = []
     _render_chat(tokenizer, [{"role": "user", "content": message}], True, texts)
     if len(texts[0]) > LONGEST:

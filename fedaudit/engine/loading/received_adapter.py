@@ -23,13 +23,12 @@ def known_shapes(base: str, folder: Path) -> Shapes | None:
     They are in the order in which PEFT saves them. None where the base is not on this machine.
     """
     from fedaudit.engine.loading import loader
-    from fedaudit.engine.loading.adapter_shapes import adapter_shapes
 
     try:
         loader.locate(base, fetch=False)
     except FedauditError:
         return None
-    return adapter_shapes(base, folder)
+    return loader.adapter_shapes(base, folder)
 
 
 def adapter_tensors(

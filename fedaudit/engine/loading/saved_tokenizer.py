@@ -30,16 +30,9 @@ def load(folder: Path, base: Path, base_tokenizer: Any) -> Any:
 
     with _staged(folder, base) as staged:
         quarantine.check_tokenizer(staged)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                staged, trust_remote_code=False, local_files_only=True
-            )
+        with checkpoint.refusing(f"{folder} comes with a broken tokenizer"):
+            tokenizer = AutoTokenizer.from_pretrained(staged, **checkpoint.LOCAL)
             mine, theirs = tokenizer.get_vocab(), base_tokenizer.get_vocab()
-        except BaseException as error:
-            if not checkpoint.is_refusal(error):
-                raise
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise InputError(f"{folder} comes with a broken tokenizer: {reason}") from None
     special = {*tokenizer.added_tokens_decoder, *base_tokenizer.added_tokens_decoder}
     here = {number: token for token, number in theirs.items() if number not in special}
     for token, number in sorted(mine.items(), key=lambda entry: int(entry[1])):

@@ -30,14 +30,8 @@ class RemoteTokenizer:
         self.own = bool(name)
         """Whether it is the model's own, so that its token ids mean something to the server."""
         path = _locate(name)
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(
-                path, trust_remote_code=False, local_files_only=True
-            )
-        except BaseException as error:
-            if not checkpoint.is_refusal(error):
-                raise
-            raise InputError(f"endpoint.tokenizer: {path} holds no tokenizer.") from None
+        with checkpoint.refusing(f"endpoint.tokenizer: {path} holds no tokenizer"):
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(path, **checkpoint.LOCAL)
         if not getattr(self.tokenizer, "is_fast", False):
             raise InputError(f"endpoint.tokenizer: {path} has no fast tokenizer (tokenizer.json).")
         self.starts = prompt_starts(self.tokenizer, template)

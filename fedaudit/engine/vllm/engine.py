@@ -24,7 +24,6 @@ from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
 from fedaudit.engine.device import DTYPES
 from fedaudit.engine.loading import checkpoint, loader, saved_tokenizer
-from fedaudit.engine.loading.adapter_shapes import empty_model
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
@@ -373,7 +372,7 @@ def start_engine(
     if dtype not in DTYPES:
         raise UsageError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
     path = loader.locate(config.base, fetch=config.fetch)
-    model = empty_model(path)
+    model = loader.empty_model(path)
     args = ServerArgs(
         installation=installation,
         path=path,

@@ -61,7 +61,7 @@ def flat(rows):
 
 def test_a_pattern_that_hangs_on_other_modules_is_refused(base, tmp_path, monkeypatch):
     """The adapter's own modules are told apart at once; the names of others take for ever."""
-    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
+    monkeypatch.setattr(module_patterns, "SECONDS", 0.5)
     folder = tiny_models.write(tiny_models.llama(base.tokenizer), tmp_path / "adapter", r=4)
     config = json.loads((folder / adapters.CONFIG).read_text())
     config["exclude_modules"] = r"(?!.*proj)([a-z_.0-9]+)+!"
