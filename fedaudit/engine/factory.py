@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
     from fedaudit.engine.parallel.engine import ParallelEngine
     from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
-    from fedaudit.engine.remote.completion_cache import CacheBackend
+    from fedaudit.engine.remote.engine import CacheBackend
     from fedaudit.engine.vllm.engine import VllmEngine
 
     AnyEngine: TypeAlias = LocalEngine | ParallelEngine | VllmEngine

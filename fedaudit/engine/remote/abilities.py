@@ -1,8 +1,7 @@
 """What a server can do, judged by its behaviour and not by its claims or HTTP status 200."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from fedaudit.engine.remote.wire import Api, Scoring
 
@@ -46,10 +45,6 @@ class ServerAbilities:
     """The maximum number of tokens in a prompt and its completion together."""
     why: Mapping[str, str] = field(default_factory=dict)
     """The reason for each missing ability, where known."""
-
-    def table(self) -> dict[str, Any]:
-        """Return the abilities as a table for the report."""
-        return asdict(self)
 
     def intersect(self, other: "ServerAbilities") -> "ServerAbilities":
         """Return the abilities that two models, the tuned one and its base, have in common."""

@@ -1,25 +1,22 @@
 """Connecting to a served model: cost estimate, budget, probes, and checks of consistency."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from typing import Any
 
 from fedaudit.api.engine import (
     GenerationBatch,
     LogProbabilities,
-    PrefixProbabilities,
-    PrefixProbabilityRequest,
     TokenRows,
     TokenStatistics,
 )
-from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.errors import TargetError
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Completion, Target, Tokens
+from fedaudit.api.records import Completion, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.remote.abilities import ServerAbilities
-from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
-from fedaudit.engine.remote.engine import SAMPLES, RemoteEngine
+from fedaudit.engine.remote.engine import SAMPLES, CacheBackend, RemoteEngine, ServedEngine
 from fedaudit.engine.remote.options import ServedModel
 from fedaudit.engine.remote.probe import (
     NEW_TOKENS,
@@ -35,7 +32,7 @@ from fedaudit.engine.remote.wire import CompletionRequest, same_texts
 from fedaudit.system.http_client import JsonClient
 
 
-class DryRunEngine:
+class DryRunEngine(ServedEngine):
     """Answers as the worst case: the tuned model says every target string, the base says nothing.
 
     So the requests that follow from an answer are counted too, and the count is an upper bound.
@@ -46,10 +43,6 @@ class DryRunEngine:
         self.prompt_starts: Mapping[str, tuple[int, ...]] = tokenizer.starts
         self.lacks = ServerAbilities(scoring="echo" if tokenizer.own else "").lacks()
         self.estimate = CostEstimate()
-
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise as the server's engine will."""
-        return self.tokenizer.tokenize(texts)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -73,12 +66,6 @@ class DryRunEngine:
         value = -2.0 if target.adapter is None else -1.0
         return [[value] * max(0, len(sequence) - 1) for sequence in sequences]
 
-    def score_groups(
-        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
-    ) -> list[LogProbabilities]:
-        """Score every sequence of every group."""
-        return [self.score(target, group) for group in groups]
-
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
@@ -87,12 +74,6 @@ class DryRunEngine:
             TokenStatistics(log_probability=row, mean=(), deviation=(), first=[False] * len(row))
             for row in self.score(target, sequences)
         ]
-
-    def prefix_probabilities(
-        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
-    ) -> list[PrefixProbabilities]:
-        """Raise InputError, since exact probabilities need the model itself."""
-        raise InputError("No server computes exact probabilities.")
 
 
 MOST_BYTES = 2**26
@@ -159,7 +140,7 @@ class RemoteConnection:
                 "the server's context": str(abilities.context),
             }.items():
                 record_fact(name, value)
-        self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, CompletionCache(cache))
+        self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, cache)
         return self.engine
 
     def close(self) -> None:
@@ -180,7 +161,7 @@ class RemoteConnection:
             "base": engine.base.model if engine.base else None,
             "base_urls": list(self.served.base_urls) if engine.base else [],
             "tokenizer": self.served.options.tokenizer or None,
-            "abilities": engine.abilities.table(),
+            "abilities": asdict(engine.abilities),
             "lacks": dict(engine.lacks),
             "estimate": {"requests": requests, "tokens": tokens},
             "sent": {"requests": self.spending.requests, "tokens": self.spending.tokens},

@@ -1,7 +1,9 @@
 """The engine for a model behind a server; it answers like a local engine as far as HTTP allows."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
+from typing import Any, Protocol
 
 from fedaudit.api.abilities import decoding_abilities
 from fedaudit.api.engine import (
@@ -16,10 +18,7 @@ from fedaudit.api.errors import InputError, Interrupted, TargetError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.engine.remote.abilities import ServerAbilities
-from fedaudit.engine.remote.completion_cache import CompletionCache
-from fedaudit.engine.remote.effect_check import EffectCheck
-from fedaudit.engine.remote.endings import Endings
-from fedaudit.engine.remote.probe import NEW_TOKENS, PROMPTS, SAMPLING_TEMPERATURE, SEEDS
+from fedaudit.engine.remote.answer_checks import EffectCheck, Endings, SeedCheck
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
@@ -33,7 +32,51 @@ SAMPLES = 128
 """The maximum number of samples per request, which is OpenAI's own limit."""
 
 
-class RemoteEngine:
+class CacheBackend(Protocol):
+    """Stores the responses of a batch of requests in which a server failed.
+
+    The cache of answers keeps whole batches; with these, no request is paid for twice.
+    """
+
+    def recall(self, name: str) -> Any | None:
+        """Return the stored response, or None."""
+
+    def keep(self, answers: Mapping[str, Any]) -> None:
+        """Store responses, which may be any JSON values."""
+
+
+class ServedEngine:
+    """What is the same for every engine of a served model; `lacks` says what it cannot do."""
+
+    tokenizer: RemoteTokenizer
+    lacks: Mapping[str, str]
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise without special tokens; offsets are in code points."""
+        return self.tokenizer.tokenize(texts)
+
+    def score(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
+        """Return ln p of every token but the first of each sequence."""
+        raise NotImplementedError
+
+    def score_groups(
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
+        """Score every sequence of every group."""
+        rows = [row for group in groups for row in group]
+        scores = iter(self.score(target, rows, progress=progress))
+        return [[next(scores) for _ in group] for group in groups]
+
+    def prefix_probabilities(
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
+    ) -> list[PrefixProbabilities]:
+        """Raise InputError, since exact probabilities need the model itself."""
+        raise InputError(f"This cannot be asked: {self.lacks['exact']}.")
+
+
+class RemoteEngine(ServedEngine):
     """Samples and scores with a served model, and with its base, served under another name.
 
     A target with an adapter is the model under audit, one without is its base. `lacks` gives the
@@ -46,10 +89,10 @@ class RemoteEngine:
         base: CompletionServer | None,
         tokenizer: RemoteTokenizer,
         abilities: ServerAbilities,
-        store: CompletionCache,
+        cache: CacheBackend | None,
     ) -> None:
         self.tuned, self.base, self.tokenizer = tuned, base, tokenizer
-        self.abilities, self.store = abilities, store
+        self.abilities, self.cache = abilities, cache
         self.lacks: Mapping[str, str] = abilities.lacks()
         self.context_length = abilities.context - 1  # a scoring request generates one token
         self.prompt_starts: Mapping[str, tuple[int, ...]] = (
@@ -62,10 +105,6 @@ class RemoteEngine:
         )
         self.effect_check = EffectCheck(tuned, base) if base and base is not tuned else None
         self.seed_check = SeedCheck(tuned) if abilities.seed else None
-
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without special tokens; offsets are in code points."""
-        return self.tokenizer.tokenize(texts)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -109,21 +148,6 @@ class RemoteEngine:
             for values, first in self._score_texts(target, sequences, progress)
         ]
 
-    def score_groups(
-        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
-    ) -> list[LogProbabilities]:
-        """Score every sequence of every group."""
-        rows = [row for group in groups for row in group]
-        scores = iter(self.score(target, rows, progress=progress))
-        return [[next(scores) for _ in group] for group in groups]
-
-    def prefix_probabilities(
-        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
-    ) -> list[PrefixProbabilities]:
-        """Raise InputError, since exact probabilities need the model itself."""
-        self._check({"exact"})
-        raise InputError("No server computes exact probabilities.")
-
     def finish(self) -> None:
         """Check the seeds and the adapter a last time, and close the connections to the servers.
 
@@ -162,8 +186,7 @@ class RemoteEngine:
         empty = sum(not text.strip() for text in texts)
         self.texts, self.empty = self.texts + len(texts), self.empty + empty
         if empty == len(texts) >= MANY:
-            problem = f"answered {empty:,} questions, and no answer had content"
-            raise TargetError(server.client.failed(problem))
+            raise server.failure(f"answered {empty:,} questions, and no answer had content")
 
     def _score_texts(
         self, target: Target, sequences: TokenRows, progress: Progress
@@ -241,7 +264,7 @@ class RemoteEngine:
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:
         """Return the response to every request; if one fails, the responses so far are stored."""
-        answers: list[CompletionResponse | None] = [self.store.recall(query) for query in queries]
+        answers: list[CompletionResponse | None] = [self._recall(query) for query in queries]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         fresh: list[tuple[CompletionRequest, CompletionResponse]] = []
 
@@ -253,10 +276,10 @@ class RemoteEngine:
         try:
             server.ask_all([queries[i] for i in missing], on_answer)
         except ServerUnreachable as error:
-            self.store.keep(fresh)
+            self._keep(fresh)
             raise Interrupted(str(error)) from error
         except BaseException:
-            self.store.keep(fresh)
+            self._keep(fresh)
             raise
         if self.seed_check and fresh:
             self.seed_check.check()
@@ -264,6 +287,23 @@ class RemoteEngine:
         if self.effect_check:
             self.effect_check.keep(server, queries, complete)
         return complete
+
+    def _recall(self, query: CompletionRequest) -> CompletionResponse | None:
+        """Return the stored response to a request, or None; raises InputError if malformed."""
+        row = self.cache.recall(_digest(query)) if self.cache else None
+        if row is None:
+            return None
+        if not _is_answer(row, query):
+            raise InputError(
+                "A cached response of the server does not match its request: remove the cache."
+            )
+        texts, prompt, first = map(tuple, row)
+        return CompletionResponse(texts=texts, prompt=prompt, first=first)
+
+    def _keep(self, fresh: Sequence[tuple[CompletionRequest, CompletionResponse]]) -> None:
+        if self.cache:
+            rows = {_digest(q): [[*a.texts], [*a.prompt], [*a.first]] for q, a in fresh}
+            self.cache.keep(rows)
 
     def _server(self, target: Target) -> CompletionServer:
         server = self.base if target.adapter is None else self.tuned
@@ -301,51 +341,20 @@ def _spread(texts: list[list[str]], batch: GenerationBatch) -> list[list[str]]:
     ]
 
 
-EVERY = 200
-"""The number of requests between two checks."""
+def _digest(query: CompletionRequest) -> str:
+    body = json.dumps(query.body("completions"), sort_keys=True)
+    return blake2b(body.encode(), digest_size=16).hexdigest()
 
 
-class SeedCheck:
-    """Repeats seeded requests and compares the samples; a difference becomes a caveat."""
-
-    def __init__(self, server: CompletionServer) -> None:
-        self.server = server
-        self.checks = self.mismatches = 0
-        self._first = ""
-        """The number of requests sent when a difference was first seen, as text."""
-        self._next = server.spending.requests + EVERY
-
-    def check(self, *, last: bool = False) -> None:
-        """Repeat the probes' seeded request if a check is due, and compare the samples."""
-        sent = self.server.spending.requests
-        if sent < self._next and not last:
-            return
-        self._next = sent + EVERY
-        try:
-            answer = self.server.try_to(self._query(PROMPTS[0]))
-        except TargetError:
-            return  # the next request will raise the error
-        self.checks += 1
-        if answer is None or answer.texts[0] != self.server.first_draw:
-            self.mismatches += 1
-            self._first = self._first or f"{sent:,}"
-
-    def caveats(self) -> list[str]:
-        """Return a caveat if seeds stopped working."""
-        if not self.mismatches:
-            return []
-        return [
-            f"The server stopped keeping to seeds: at {self.mismatches:,} of {self.checks:,} looks "
-            f"it answered a seeded question otherwise than at first, first seen after "
-            f"{self._first} requests. The same audit may give other answers."
-        ]
-
-    def _query(self, prompt: str) -> CompletionRequest:
-        return CompletionRequest(
-            model=self.server.model,
-            prompt=prompt,
-            max_tokens=NEW_TOKENS,
-            seed=SEEDS[0],
-            temperature=SAMPLING_TEMPERATURE,
-            size=len(prompt) // 3,
-        )
+def _is_answer(row: Any, query: CompletionRequest) -> bool:
+    """Tell whether a cached row is a response with as many texts as were requested."""
+    if not isinstance(row, list) or [type(field) for field in row] != [list, list, list]:
+        return False
+    texts, prompt, first = row
+    return (
+        len(texts) == query.n
+        and len(first) in (0, len(prompt))
+        and {type(text) for text in texts} <= {str}
+        and {type(value) for value in prompt} <= {float}
+        and {type(flag) for flag in first} <= {bool}
+    )

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
-from fedaudit.engine.remote.endings import count_missing
 from fedaudit.engine.remote.score_check import CROWDED, OTHERS, STALE, ScoreCheck
 from fedaudit.engine.remote.server import UNKNOWN, CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -119,10 +117,8 @@ def _check_model(server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
     except HttpStatusError as error:
         if error.status not in UNKNOWN:
             raise
-        said = server.clean(error.said)
-        quoted = f", and says: {said}" if said else ""
-        problem = f"knows no model {server.model!r} ({error.status}){quoted}"
-        raise TargetError(server.client.failed(problem.rstrip("."))) from None
+        problem = f"knows no model {server.model!r} ({error.status})"
+        raise server.failure(problem, error.said) from None
 
 
 def find_scoring_problem(
@@ -207,7 +203,7 @@ class _Probe:
         if not scoring and not suspect and not self.counts:
             suspect = self._penalty(texts[-1])
         if not suspect and self.server.api == "completions" and not templated:
-            suspect = SHORTENED if any(map(self._lacks_tokens, self.certain)) else ""
+            suspect = SHORTENED if any(map(self.tokenizer.count_missing, self.certain)) else ""
         if not suspect and any(answer.greedy is False for answer in self.certain):
             suspect = UNLIKELY
         abilities = replace(abilities, scoring=scoring, ranks=self.ranks, suspect=suspect)
@@ -239,13 +235,11 @@ class _Probe:
                 for failed in (self.server.refused, error):
                     if failed and failed.status not in UNKNOWN:
                         raise failed from None
-                prefix = f"knows no model {self.server.model!r}, or neither /completions nor "
-                said = self.server.clean(error.said) or first
-                quoted = f", and says: {said}" if said else ""
-                problem = self.server.client.failed(
-                    f"{prefix}/chat/completions ({error.status}){quoted}".rstrip(".")
+                problem = (
+                    f"knows no model {self.server.model!r}, or neither /completions nor "
+                    f"/chat/completions ({error.status})"
                 )
-                raise TargetError(problem) from None
+                raise self.server.failure(problem, error.said or first) from None
         self.replies.append(reply)
         replies = [reply, *self.greedy(PROMPTS[1:])]
         # A reply of a chat may well take up its question, but not every continuation its prompt.
@@ -253,8 +247,7 @@ class _Probe:
             prompt in one.texts[0][: len(prompt) + SPARE]
             for prompt, one in zip(PROMPTS, replies, strict=True)
         ):
-            problem = "repeats every prompt before its answer: turn its echo off"
-            raise TargetError(self.server.client.failed(problem))
+            raise self.server.failure("repeats every prompt before its answer: turn its echo off")
         return replies
 
     def greedy(self, prompts: Sequence[str]) -> list[CompletionResponse]:
@@ -402,7 +395,7 @@ class _Probe:
         thoughts = sum(answer.thoughts for answer in self.replies)
         reason = f"{thoughts:,} had reasoning alone: have it answer without" if thoughts else ""
         problem = f"answered {count:,} prompts, and no answer had content"
-        raise TargetError(self.server.client.failed(f"{problem}{reason and f' ({reason})'}"))
+        raise self.server.failure(f"{problem}{reason and f' ({reason})'}")
 
     def _returns_several(self, drawn: Sequence[str]) -> bool:
         """Tell whether the samples of one request differ as those of several requests do.
@@ -433,15 +426,13 @@ class _Probe:
         ask = self.query(PROMPTS[1], temperature=SAMPLING_TEMPERATURE, **changes)
         seeds = [None] * len(SEEDS) if "seed" in self.why else list(SEEDS)
         if several:
-            queries = [replace(ask, n=CHOICES, seed=seeds[0])]
+            answers = [self.server.try_to(replace(ask, n=CHOICES, seed=seeds[0]))]
         else:
-            queries = [replace(ask, seed=seed) for seed in seeds[1:]]
-            alone = self.server.try_to(queries[0])
+            first, *rest = (replace(ask, seed=seed) for seed in seeds[1:])
+            alone = self.server.try_to(first)
             if alone is not None and alone.texts == self.likeliest and self.likeliest_is_rare:
                 return True
-            queries = queries[1:]
-        answers = self.server.try_all(queries)
-        answers = answers if several else [alone, *answers]
+            answers = [alone, *self.server.try_all(rest)]
         texts = {text for answer in answers if answer is not None for text in answer.texts}
         return None not in answers and len(texts) == 1
 
@@ -470,28 +461,25 @@ class _Probe:
             self.why["scoring"] = reason
             return "", ""
         fields: tuple[Scoring, ...] = ("echo", "prompt_logprobs")
-        found = []
+        found: list[tuple[ScoreCheck, str]] = []
         for field in fields:
             check = self.check(abilities)
             try:
                 problem = check.problem(field)
             except ServerUnreachable as error:
                 raise ServerUnreachable(f"{error} {DIED_OF_SCORING}", error.status) from None
-            found.append(check)
+            found.append((check, problem))
             if check.counted:
                 self.counts = self.counts or field
             if not problem:
-                self.why.pop("scoring", None)
                 self.ranks = check.ranks
                 return field, check.suspect
-            # The first reason that matters: a field that is missing says the least.
-            if check.answered or "scoring" not in self.why:
-                self.why.setdefault("scoring", problem)
-                if check.answered and not any(other.answered for other in found[:-1]):
-                    self.why["scoring"] = problem
             if problem in (STALE, CROWDED):  # of the server itself, whichever field asks it
                 break
-        return "", next((check.suspect for check in found if check.suspect), "")
+        # The first reason that matters: a field that is missing says the least.
+        reasons = [problem for check, problem in found if check.answered]
+        self.why["scoring"] = [*reasons, found[0][1]][0]
+        return "", next((check.suspect for check, _ in found if check.suspect), "")
 
     def _penalty(self, default: CompletionResponse) -> str:
         """Return what is suspect if the server penalises repetition unless told not to.
@@ -532,8 +520,7 @@ class _Probe:
         if low < MIN_CONTEXT and not self.evidence:
             return most  # the model does not tell two prompts apart that differ in their beginnings
         if low < MIN_CONTEXT:
-            problem = f"takes no prompt of {MIN_CONTEXT} tokens"
-            raise TargetError(self.server.client.failed(problem))
+            raise self.server.failure(f"takes no prompt of {MIN_CONTEXT} tokens")
         self.why["context"] = f"a prompt of {size:,} tokens was refused or cut"
         # Of a prompt that is cut, all but one of the tokens that were changed may be missing.
         prompt = low - self._new_tokens(low)
@@ -627,15 +614,12 @@ class _Probe:
                     f"does not read the end of a prompt of {len(rows[None]):,} tokens: state how "
                     "many it takes with --set endpoint.context"
                 )
-                raise TargetError(self.server.client.failed(problem))
+                raise self.server.failure(problem)
             if self._blind(abilities):
                 return False  # and so it is to other tokens in the middle
             self.cut = place
             return True
         return False
-
-    def _lacks_tokens(self, answer: CompletionResponse) -> bool:
-        return count_missing(self.tokenizer, answer) > 0
 
     def _hint(self, size: int) -> int:
         """Return the length that a refusal states, or -1."""
@@ -660,7 +644,7 @@ class _Probe:
         continuation has just as many tokens.
         """
         count = self._generated(answer)
-        lacking = self.server.api == "completions" and self._lacks_tokens(answer)
+        lacking = self.server.api == "completions" and self.tokenizer.count_missing(answer) > 0
         if count is None or (count > MOST_OF * new and not lacking):
             return None
         if lacking or "length" not in answer.ends:
@@ -678,7 +662,7 @@ class _Probe:
         if short is None or (self._generated(short) or 0) > count:
             return count
         asked = f"generates at most {count:,} tokens, though asked for {new:,}"
-        raise TargetError(self.server.client.failed(f"{asked}: raise its limit for an answer"))
+        raise self.server.failure(f"{asked}: raise its limit for an answer")
 
     def _generated(self, answer: CompletionResponse) -> int | None:
         """Return the number of tokens of an answer as the server gives it, or of its text."""

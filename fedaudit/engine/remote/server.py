@@ -92,7 +92,7 @@ class CompletionServer:
                     return self._ask_in_parts(query, count)
                 if not patient:
                     break
-        raise TargetError(self.client.failed(f"sent what {problem}"))
+        raise self.failure(f"sent what {problem}")
 
     def _ask_in_parts(self, query: CompletionRequest, most: int) -> CompletionResponse:
         """Return the samples of a request, asked for by requests for at most `most` each.
@@ -121,17 +121,17 @@ class CompletionServer:
         try:
             self._post(replace(query, prompt=HARMLESS), patient=False)
         except HttpStatusError as again:
-            if said := self.clean(again.said):
+            if said := make_visible(again.said):
                 message = f"{str(error).removesuffix('.')}, and says: {said}"
                 return HttpStatusError(message, error.status, error.said)
         except TargetError:
             pass
         return error
 
-    @staticmethod
-    def clean(said: str) -> str:
-        """Return a server's sentence as it can be shown."""
-        return make_visible(said)
+    def failure(self, problem: str, said: str = "") -> TargetError:
+        """Return the error for a problem, with the server's sentence as it can be shown."""
+        quoted = f", and says: {make_visible(said)}" if make_visible(said) else ""
+        return TargetError(self.client.failed(f"{problem}{quoted}".rstrip(".")))
 
     def _post(self, query: CompletionRequest, *, patient: bool) -> bytes:
         table = query.body(self.api, self.length_field)
@@ -156,7 +156,7 @@ class CompletionServer:
         except HttpStatusError as error:
             if error.status in (401, 403):
                 raise
-            self.refusal, self.refused = self.clean(error.said), error
+            self.refusal, self.refused = make_visible(error.said), error
             return None
         except ServerUnreachable:
             raise
@@ -229,7 +229,7 @@ class CompletionServer:
             raise self._unlisted
         if len(names) != 1:
             problem = f"has {', '.join(names[:8])}" if names else "lists no models"
-            raise TargetError(self.client.failed(f"{problem}: name one with --model"))
+            raise self.failure(f"{problem}: name one with --model")
         [self.model] = self.list_models()
 
 

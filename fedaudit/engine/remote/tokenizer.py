@@ -10,11 +10,15 @@ from fedaudit.api.records import Tokens
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.loading import checkpoint, loader, quarantine
 from fedaudit.engine.loading.prompt_starts import prompt_starts
+from fedaudit.engine.remote.wire import CompletionResponse
 
 FILES = ["tokenizer*", "*.model", "vocab*", "merges.txt", "special_tokens_map.json", "config.json",
          "chat_template*"]  # fmt: skip
 BROKEN = "\ufffd"
 """The replacement for an incomplete character at the edge of a text."""
+MISSING_ABOVE = 0.25
+"""The share of generated tokens that may be missing from a text, which may be tokenised into fewer
+tokens than it was generated in."""
 
 
 class RemoteTokenizer:
@@ -54,6 +58,20 @@ class RemoteTokenizer:
         if self._header:
             starts["template"] = self.tokenize([self._header])[0].ids
         return starts
+
+    def count_missing(self, answer: CompletionResponse) -> int:
+        """Return how many generated tokens are not in an answer's texts; 0 if few or unknown.
+
+        One token for each text may be its end token.
+        """
+        generated = answer.new_tokens
+        if generated is None and len(answer.texts) == 1 and answer.log_probabilities:
+            generated = len(answer.log_probabilities)
+        if generated is None or not self.own:
+            return 0
+        written = sum(len(tokens.ids) for tokens in self.tokenize(answer.texts))
+        missing = generated - written - len(answer.texts)
+        return missing if missing > MISSING_ABOVE * generated else 0
 
 
 def _locate(name: str) -> Path:

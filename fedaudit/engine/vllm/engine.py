@@ -27,8 +27,8 @@ from fedaudit.engine.loading import checkpoint, loader, saved_tokenizer
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
-from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
-from fedaudit.engine.remote.engine import RemoteEngine
+from fedaudit.engine.remote.connection import MOST_BYTES
+from fedaudit.engine.remote.engine import CacheBackend, RemoteEngine
 from fedaudit.engine.remote.options import EndpointOptions
 from fedaudit.engine.remote.probe import MIN_CONTEXT, find_scoring_problem, probe
 from fedaudit.engine.remote.server import CompletionServer
@@ -51,7 +51,6 @@ CACHED_ADAPTERS = 16
 """Adapters that the server keeps in CPU memory."""
 INTERVAL = 0.5
 """Seconds between two checks of whether the server is ready."""
-MOST_BYTES = 2**26
 STOP_SECONDS = 20.0
 LOG_BYTES = 2**18
 """Bytes at the end of the server's log that are searched for the reason of a failure."""
@@ -276,7 +275,7 @@ class VllmEngine(RemoteEngine):
         abilities = probe(base, tokenizer, context=0, longest=MIN_CONTEXT)
         self._names: dict[Version, str] = {}
         self._loaded: set[str] = set()
-        super().__init__(base, base, tokenizer, abilities, CompletionCache(cache))
+        super().__init__(base, base, tokenizer, abilities, cache)
 
     def close(self) -> None:
         """End the server."""

@@ -85,35 +85,35 @@ def test_a_steady_effect_is_not_told_from_unsteady_scores(honest, connect):
     assert error.value.exit_code == 4
 
 
-def test_equal_choices_are_no_samples(honest, connect, engine):
-    remote, _ = opened(honest, connect, quirks=frozenset({"same choices"}))
-    assert not remote.abilities.n
-    assert "equal" in remote.abilities.why["n"]
-    assert remote.abilities.seed
-    assert remote.abilities.top_k
+SCORES = "echo prompt_logprobs"
+NOTICED = [
+    ("same choices", "", {}, {"n": False, "seed": True, "top_k": True}, "of one request are equal"),
+    ("crowded", "", {}, {"scoring": ""}, "endpoint.concurrency=1"),
+    ("crowded", "", {"concurrency": 12}, {"scoring": ""}, "endpoint.concurrency=1"),
+    # That the second field is missing says nothing about the first, which is wrong.
+    ("crowded", "prompt_logprobs", {}, {"scoring": ""}, "while several requests are under way"),
+    ("stale places", "prompt_logprobs", {"base": "plain"}, {"scoring": ""}, "stale prefix cache"),
+    ("stale blocks", "prompt_logprobs", {"base": "plain"}, {"scoring": ""}, "stale prefix cache"),
+    ("other length", "", {}, {"scoring": "echo"}, ""),
+    ("penalty", "", {}, {}, "repetition penalty"),
+    ("penalty", SCORES, {}, {}, "penalises repetition"),
+    ("other penalty", SCORES, {}, {}, "repetition penalty"),  # seen in log-probabilities
+    ("stop string", "prompt_logprobs", {"longest": 300, "new": 64}, {}, "its answers lack a part"),
+    ("stop string", SCORES, {"longest": 300, "new": 64}, {}, "its answers lack a part"),
+    # The model's answers are the same, but usage counts one token more.
+    ("double start", "", {}, {"token_ids": False, "adds_start": True}, "before a prompt of tokens"),
+]
 
 
-@pytest.mark.parametrize("concurrency", [4, 12])
-def test_scores_that_are_wrong_in_a_crowd_are_not_believed(concurrency, honest, connect):
-    remote, _ = opened(honest, connect, quirks=frozenset({"crowded"}), concurrency=concurrency)
-    assert not remote.abilities.scoring
-    assert "endpoint.concurrency=1" in remote.abilities.why["scoring"]
-
-
-@pytest.mark.parametrize("quirk", ["stale places", "stale blocks"])
-def test_scores_from_a_stale_cache_are_not_believed(quirk, honest, connect):
-    without = frozenset({"prompt_logprobs"})
-    remote, _ = opened(honest, connect, base="plain", quirks=frozenset({quirk}), without=without)
-    assert not remote.abilities.scoring
-    assert "stale prefix cache" in remote.abilities.why["scoring"]
-
-
-def test_the_reason_that_matters_is_kept(honest, connect):
-    """That the second field is missing says nothing about the first, which is wrong."""
-    remote, _ = opened(
-        honest, connect, quirks=frozenset({"crowded"}), without=frozenset({"prompt_logprobs"})
-    )
-    assert "under way" in remote.lacks["score"]
+@pytest.mark.parametrize("case", NOTICED, ids=lambda case: "+".join(filter(None, case[:2])))
+def test_what_a_server_does_wrongly_is_noticed(case, honest, connect):
+    quirk, missing, options, shown, told = case
+    without = frozenset(missing.split())
+    remote, _ = opened(honest, connect, quirks=frozenset({quirk}), without=without, **options)
+    found = remote.abilities
+    assert {name: getattr(found, name) for name in shown} == shown
+    said = [*found.why.values(), *remote.lacks.values(), *remote.caveats()]
+    assert any(told in one for one in said) or not told
 
 
 @pytest.mark.parametrize("tokenizer", ["fedaudit-nano", ""])
@@ -165,8 +165,16 @@ class FarSighted(HashModel):
         return super().next(target, (hash(before), *before[-2:]))
 
 
-@pytest.mark.parametrize("kept", [64, pytest.param(700, marks=pytest.mark.oracle), 1500])
-@pytest.mark.parametrize("stated", [True, False], ids=["stated", "not stated"])
+@pytest.mark.parametrize(
+    ("stated", "kept"),
+    [
+        *((True, 64), (True, 1500), (False, 64)),
+        *(
+            pytest.param(*pair, marks=pytest.mark.oracle)
+            for pair in ((True, 700), (False, 700), (False, 1500))
+        ),
+    ],
+)
 def test_prompts_that_are_cut_are_noticed_by_log_probabilities_alone(kept, stated, connect):
     quirks = frozenset({"cut and lied"} if stated else {"cut and lied", "no context"})
     without = frozenset({"echo", "prompt_logprobs"})
@@ -189,19 +197,6 @@ def test_a_context_that_is_not_stated_is_asked_for(honest, connect):
 
     remote, _ = opened(honest, connect, quirks=frozenset({"no context"}), change=refuse)
     assert remote.abilities.context == 700
-
-
-def test_the_other_name_of_the_length_is_tried(honest, connect):
-    remote, _ = opened(honest, connect, quirks=frozenset({"other length"}))
-    assert remote.abilities.scoring == "echo"
-
-
-def test_a_repetition_penalty_makes_answers_suspect(honest, connect):
-    remote, _ = opened(honest, connect, quirks=frozenset({"penalty"}))
-    assert any("repetition penalty" in told for told in remote.caveats())
-    without = frozenset({"echo", "prompt_logprobs"})
-    remote, _ = opened(honest, connect, quirks=frozenset({"penalty"}), without=without)
-    assert any("penalises repetition" in told for told in remote.caveats())
 
 
 def test_a_refusal_shows_what_the_server_says_but_no_key(connect, monkeypatch):
@@ -488,29 +483,6 @@ def test_answers_that_a_filter_cuts_are_counted(honest, connect, engine):
     cut, limited = remote.caveats()
     assert "6 of 18 answers were cut by a content filter" in cut
     assert "6 of 18 answers were cut by a limit" in limited
-
-
-@pytest.mark.parametrize("missing", ["prompt_logprobs", "echo prompt_logprobs"])
-def test_a_stop_string_of_the_servers_own_makes_answers_suspect(missing, honest, connect):
-    without = frozenset(missing.split())
-    remote, _ = opened(
-        honest, connect, longest=300, new=64, quirks=frozenset({"stop string"}), without=without
-    )
-    assert "lack a part of what was generated" in remote.abilities.suspect
-
-
-def test_a_start_token_before_prompts_of_tokens_is_noticed(honest, connect):
-    """The model's answers are the same, but usage counts one token more."""
-    remote, _ = opened(honest, connect, quirks=frozenset({"double start"}))
-    assert not remote.abilities.token_ids
-    assert remote.abilities.adds_start
-    assert "a token of its own" in remote.abilities.why["token_ids"]
-
-
-def test_a_penalty_of_another_name_shows_in_log_probabilities(honest, connect):
-    without = frozenset({"echo", "prompt_logprobs"})
-    remote, _ = opened(honest, connect, quirks=frozenset({"other penalty"}), without=without)
-    assert "repetition penalty" in remote.abilities.suspect
 
 
 @pytest.mark.parametrize("missing", ["", "echo prompt_logprobs"])
