@@ -79,12 +79,24 @@ def split_batch(batch: Sequence[SampleRange], rows: int) -> Iterator[list[Sample
         yield chunk
 
 
-def by_length(lengths: Sequence[int], tokens: int, step: int = STEP) -> Iterator[list[int]]:
-    """Yield batches of indices whose padded rows hold at most `tokens` tokens, longest first."""
+def by_length(
+    lengths: Sequence[int], tokens: int, step: int = STEP, *, rows: int | None = None, new: int = 0
+) -> Iterator[list[int]]:
+    """Yield batches of indices of rows of one padded length, longest first.
+
+    A batch has at most `rows` rows, and at most `tokens` tokens with `new` further ones a row.
+    """
     buckets: dict[int, list[int]] = defaultdict(list)
     for index, length in enumerate(lengths):
         buckets[padded_length(length, step)].append(index)
     for length, members in sorted(buckets.items(), reverse=True):
-        room = max(1, tokens // length)
+        room = max(1, min(rows or len(members), tokens // (length + new)))
         for start in range(0, len(members), room):
             yield members[start : start + room]
+
+
+def common_length(rows: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens rows have in common at their beginning."""
+    # What the lexicographically first and last row share is shared by all.
+    pairs = zip(min(map(tuple, rows)), max(map(tuple, rows)), strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, rows)))

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from fedaudit.engine.architecture import right_padded
 from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.device import device_for, dtype_for
 from fedaudit.engine.loading import checkpoint
 from fedaudit.engine.loading.loader import LoadedBase, load, locate, quiet
-from fedaudit.engine.padding import right_padded
 
 
 def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import SampleRange, by_length
-from fedaudit.engine.compatibility import cache_kwargs
-from fedaudit.engine.padding import allows_padding
+from fedaudit.engine.architecture import allows_padding, cache_kwargs
+from fedaudit.engine.batching import SampleRange, by_length, common_length
 from fedaudit.engine.scheduler import Capacity
-from fedaudit.engine.scoring.shared_prefix import select_rows
+from fedaudit.engine.scoring import select_rows
 
 
 @torch.inference_mode()
@@ -31,7 +30,9 @@ def last_states(
     if min(lengths, default=1) < 1:
         raise ValueError("A prompt without tokens has no state.")
     output = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
-    shared = _shared_length(prompts, extra) if allows_padding(model) else 0
+    shared = 0
+    if len(prompts) > 1 and allows_padding(model):  # each prompt keeps one more token
+        shared = min(common_length(prompts), min(lengths) - 1)
     cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
@@ -42,38 +43,20 @@ def last_states(
         if vectors is not None:
             new = vectors[indices].to(embedded.device, embedded.dtype)
             embedded = torch.cat([embedded, new[:, None]], dim=1)
+        zeros = torch.zeros(len(indices), dtype=torch.long)  # each has the one row of the cache
         states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
-            **cache_kwargs(model.base_model, _repeat_cache(cache, len(indices)) if cache else None),
+            **cache_kwargs(model.base_model, select_rows(cache, zeros) if cache else None),
             use_cache=cache is not None,
         ).last_hidden_state
         return states[:, -1].float().cpu()
 
-    for batch in by_length([length - shared for length in lengths], room.tokens):
-        for group in _group_by_length(batch, lengths, room.rows):
-            rows = [SampleRange(index, 0, 1) for index in group]
-            for chunk, states in room.memory.run(lengths[group[0]], rows, read):
-                output[[piece.index for piece in chunk]] = states
+    rests = [length - shared for length in lengths]
+    for batch in by_length(rests, room.tokens, step=1, rows=room.rows):
+        rows = [SampleRange(index, 0, 1) for index in batch]
+        for chunk, states in room.memory.run(lengths[batch[0]], rows, read):
+            output[[piece.index for piece in chunk]] = states
     return output
-
-
-def _shared_length(prompts: Sequence[Sequence[int]], extra: int) -> int:
-    """Return the length of the prompts' common prefix, cut so that each keeps one more token."""
-    if len(prompts) < 2:
-        return 0
-    # All prompts share the common prefix of the lexicographically first and last.
-    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
-    most = min(map(len, prompts)) - 1 + extra
-    return next((i for i in range(min(most, len(first))) if first[i] != last[i]), most)
-
-
-def _group_by_length(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
-    """Return the rows of a batch in groups of equal length, at most `rows` in each."""
-    groups = []
-    for length in sorted({lengths[index] for index in batch}):
-        alike = [index for index in batch if lengths[index] == length]
-        groups += [alike[start : start + rows] for start in range(0, len(alike), rows)]
-    return groups
 
 
 def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> DynamicCache:
@@ -87,8 +70,3 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
 
     [(_, cache)] = room.memory.run(len(begin), [SampleRange(0, 0, 1)], read)
     return cache
-
-
-def _repeat_cache(cache: DynamicCache, rows: int) -> DynamicCache:
-    """Return a cache of `rows` copies of a one-row cache's row."""
-    return select_rows(cache, torch.zeros(rows, dtype=torch.long))

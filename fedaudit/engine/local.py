@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from transformers import PreTrainedModel
@@ -21,8 +21,9 @@ from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.engine import flops, hidden_states, memory, scheduler
-from fedaudit.engine.attention import has_standard_attention
+from fedaudit.engine import flops, hidden_states, memory, scheduler, scoring
+from fedaudit.engine.architecture import has_standard_attention
+from fedaudit.engine.device import few_threads, is_small
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.exact.token_automaton import AutomatonCache
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
@@ -33,17 +34,18 @@ from fedaudit.engine.loading.prompt_starts import prompt_starts
 from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.lora.active import AdapterCache, version
 from fedaudit.engine.lora.merge import MergedWeights
-from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
-from fedaudit.engine.scoring import log_likelihood, shared_prefix
-from fedaudit.engine.small_model import few_threads, is_small
+from fedaudit.engine.memory import BatchSizeFinder, ended_by_memory, free_memory
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
 T = TypeVar("T")
 
+BASE = Target(name="base")
 LOGITS = 2**26
 """The most logits that scoring holds at once on a CPU (256 MB in float32); a GPU may hold more."""
+MIN_MERGED_QUESTIONS = 32
+"""From this many questions on, which fill a batch, adapters are merged in turn if possible."""
 
 
 class LocalEngine:
@@ -74,8 +76,8 @@ class LocalEngine:
         self.reading = scheduler.Capacity(
             self.rows, min(self.tokens, self._logits()), BatchSizeFinder()
         )
-        self._limits = shared_prefix.AdaptiveBatchLimits(
-            shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
+        self._limits = scoring.AdaptiveBatchLimits(
+            scoring.BatchLimits(self.rows, self.tokens, self._logits())
         )
         self._automata = AutomatonCache(base)
         replays = base.model.device.type == "cuda" and has_standard_attention(base.model)
@@ -103,7 +105,7 @@ class LocalEngine:
 
         That is the key with another value, and the mean ln p per token with it.
         """
-        with few_threads(small=self.small), self.apply_target(Target(name="base")):
+        with few_threads(small=self.small), self.apply_target(BASE):
             model = self.base.model
             return [config_alternatives.best_alternative(model, rows) for rows in batches]
 
@@ -149,7 +151,7 @@ class LocalEngine:
         completions: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
         job = SamplingJob(requests if targets else [], 0, decoding, self.end_tokens)
         done = 0
-        with contextlib.closing(generate_for_targets(self, targets, job)) as answered:
+        with contextlib.closing(self._generate_for_targets(targets, job)) as answered:
             for rows, outputs in answered:
                 texts = self.decode(outputs)
                 for (target_index, index), text, tokens in zip(rows, texts, outputs, strict=True):
@@ -162,13 +164,13 @@ class LocalEngine:
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence; raises InputError for one that does not fit the context."""
-        return self._measure(target, sequences, log_likelihood.log_probabilities, progress)
+        return self._measure(target, sequences, scoring.log_probabilities, progress)
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
         """Measure every token; raises InputError for a sequence that does not fit the context."""
-        return self._measure(target, sequences, log_likelihood.token_statistics, progress)
+        return self._measure(target, sequences, scoring.token_statistics, progress)
 
     def _measure(
         self,
@@ -177,7 +179,6 @@ class LocalEngine:
         measure: Callable[[PreTrainedModel, TokenRows], list[T]],
         progress: Progress,
     ) -> list[T]:
-        """Return the result of `measure` for each sequence."""
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         results: dict[int, T] = {}
@@ -196,7 +197,7 @@ class LocalEngine:
                 self._check_length(len(sequence), 0)
         scores: list[LogProbabilities] = [[[] for _ in group] for group in groups]
         done, total = 0, sum(map(len, groups))
-        begins = shared_prefix.common_prefixes(self.base.model, groups)
+        begins = scoring.common_prefixes(self.base.model, groups)
         alone = [g for g, begin in enumerate(begins) if not begin]
         singles = [(g, i) for g in alone for i in range(len(groups[g]))]
         rows = [groups[g][i] for g, i in singles]
@@ -205,7 +206,7 @@ class LocalEngine:
             scores[g][i] = row
         done = len(singles)
         with self.apply_target(target) as model:
-            for places, results in scheduler.scored_groups(model, groups, self._limits):
+            for places, results in scheduler.scored_groups(model, groups, begins, self._limits):
                 for (g, i), row in zip(places, results, strict=True):
                     scores[g][i] = row
                 done += len(places)
@@ -219,7 +220,7 @@ class LocalEngine:
         for prompt in request.prompts:
             self._check_length(len(prompt), request.max_new_tokens)
         config = SearchConfig(
-            automaton=self._automata.get(request.strings, self.end_tokens),
+            automaton=self._automata.get(request.strings),
             max_new_tokens=request.max_new_tokens,
             decoding=request.decoding,
             threshold=request.threshold,
@@ -238,7 +239,7 @@ class LocalEngine:
         """
         for prompt in prompts:
             self._check_length(len(prompt), 0)
-        with self.activate(Target(name="base")) as model:
+        with self.activate(BASE) as model:
             return hidden_states.last_states(model, prompts, vectors, self.room)
 
     def flops(self, target: Target, sequences: TokenRows) -> int:
@@ -254,7 +255,7 @@ class LocalEngine:
         if strings is None:
             return None
         try:
-            return StopStrings(strings, self._automata.table(self.end_tokens))
+            return StopStrings(strings, self._automata.table)
         except InputError:
             return None
 
@@ -288,7 +289,7 @@ class LocalEngine:
             with self.activate(target) as model:
                 yield model
             return
-        with self.activate(Target(name="base")) as model, adapter.swapped_weights(weights):
+        with self.activate(BASE) as model, adapter.swapped_weights(weights):
             yield model
 
     @contextlib.contextmanager
@@ -303,51 +304,31 @@ class LocalEngine:
         with few_threads(small=self.small):
             yield self.base.model  # PEFT injects its layers into it
 
+    def _generate_for_targets(
+        self, targets: Sequence[Target], job: SamplingJob
+    ) -> Generator[tuple[list[tuple[int, int]], list[list[int]]], None, None]:
+        """Yield the (target, question) indices of answers, and these as token ids.
 
-MIN_MERGED_QUESTIONS = 32
-"""From this many questions on, which fill a batch, adapters are merged in turn if possible."""
-
-Places = list[tuple[int, int]]
-"""The (target, question) indices of each row."""
-
-BASE = Target(name="base")
-
-
-class TargetEngine(Protocol):
-    """What an engine must offer for one target, so that several targets can be asked."""
-
-    room: scheduler.Capacity
-    """How much goes through the model at once in generation."""
-    merging: MergedWeights
-
-    def apply_target(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
-        """Return a context in which the model answers as the target."""
-        ...
-
-
-def generate_for_targets(
-    engine: TargetEngine, targets: Sequence[Target], job: SamplingJob
-) -> Generator[tuple[Places, list[list[int]]], None, None]:
-    """Yield answers as token ids.
-
-    Adapters are asked in turn where merging them pays, and where one is more than products B A on
-    layers of the base (DoRA, biases, embeddings, experts): PEFT then applies it.
-    """
-    in_turn = len(job.requests) >= MIN_MERGED_QUESTIONS and all(
-        _merges(engine, target) for target in targets
-    )
-    if not in_turn:
-        with engine.apply_target(BASE) as model:
-            if (adapters := _side_by_side(model, targets)) is not None:
-                for pieces, tokens in scheduler.generate_together(
-                    model, job, adapters, engine.room
-                ):
-                    yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
-                return
-    for target_index, target in enumerate(targets):
-        with engine.apply_target(target) as model:
-            for pieces, tokens in scheduler.generate_all(model, job, engine.room):
-                yield [(target_index, piece.index) for piece in pieces], tokens
+        Adapters are asked in turn where merging them pays, and where one is more than products B A
+        on layers of the base (DoRA, biases, embeddings, experts): PEFT then applies it.
+        """
+        in_turn = (
+            len(job.requests) >= MIN_MERGED_QUESTIONS
+            and self.merging.possible
+            and all(t.adapter is None or self.merging.merges(t.adapter) for t in targets)
+        )
+        if not in_turn:
+            with self.apply_target(BASE) as model:
+                if (adapters := _side_by_side(model, targets)) is not None:
+                    for pieces, tokens in scheduler.generate_together(
+                        model, job, adapters, self.room
+                    ):
+                        yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
+                    return
+        for target_index, target in enumerate(targets):
+            with self.apply_target(target) as model:
+                for pieces, tokens in scheduler.generate_all(model, job, self.room):
+                    yield [(target_index, piece.index) for piece in pieces], tokens
 
 
 def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora | None:
@@ -356,18 +337,10 @@ def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.Mu
     Raises BatchTooLargeError if they do not fit together.
     """
     try:
-        loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
-        return multi.MultiLora(model, loras)
+        with ended_by_memory():
+            loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
+            return multi.MultiLora(model, loras)
     except InputError:  # PEFT may convert it; what is wrong with it, attaching it says
         return None
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
     free_memory()
     raise BatchTooLargeError(f"{len(targets)} adapters do not fit into memory together.")
-
-
-def _merges(engine: TargetEngine, target: Target) -> bool:
-    return engine.merging.possible and (
-        target.adapter is None or engine.merging.merges(target.adapter)
-    )

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -36,6 +37,19 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _MEMORY_ERRORS)
+
+
+@contextmanager
+def ended_by_memory() -> Iterator[None]:
+    """Leave the block where memory runs out, without the error.
+
+    It goes out of scope here, and with it all tensors that its traceback's frames hold.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
 
 
 def free_memory() -> None:
@@ -86,36 +100,20 @@ class BatchSizeFinder:
         """
         waiting = self._cut(length, [list(batch)])
         while waiting:
-            results, fitted = _try_batch(work, waiting[0])
-            if fitted:
-                chunk, waiting = waiting[0], waiting[1:]
-                yield chunk, results[0]
-                continue
-            self.failed(length, rows_of(waiting[0]))
-            waiting = self._cut(length, waiting)
+            chunk, results = waiting[0], list[ResultT]()
+            with ended_by_memory():
+                results.append(work(chunk))
+            if results:
+                waiting = waiting[1:]
+                yield chunk, results.pop()
+            else:
+                self.failed(length, rows_of(chunk))
+                waiting = self._cut(length, waiting)
 
     def _cut(self, length: int, batches: list[list[SampleRange]]) -> list[list[SampleRange]]:
-        most = self.max_rows(length)
-        return (
-            batches
-            if most is None
-            else [chunk for batch in batches for chunk in split_batch(batch, most)]
-        )
-
-
-def _try_batch(
-    work: Callable[[list[SampleRange]], ResultT], batch: list[SampleRange]
-) -> tuple[list[ResultT], bool]:
-    """Return the result of `work`, if any, and whether it fitted into memory.
-
-    The error goes out of scope here, and with it all tensors that its traceback's frames hold.
-    """
-    try:
-        return [work(batch)], True
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return [], False
+        if (most := self.max_rows(length)) is None:
+            return batches
+        return [chunk for batch in batches for chunk in split_batch(batch, most)]
 
 
 def tokens(model: PreTrainedModel) -> int:

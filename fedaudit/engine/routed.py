@@ -49,52 +49,26 @@ class RoutedEngine(EngineWrapper):
     ) -> list[Completion]:
         """Continue every prompt as the responder passes it on."""
         routed = self._route(target, [request.prompt for request in batch.requests])
-
-        def ask(
-            routed_target: Target, indices: Sequence[int], on_progress: Progress
-        ) -> list[Completion]:
-            cleaned = [replace(batch.requests[i], prompt=routed[i].prompt) for i in indices]
-            cleaned_batch = replace(batch, requests=cleaned)
-            return self._ask_once(
-                ("generate", routed_target.adapter, cleaned_batch),
-                lambda: self.engine.generate(routed_target, cleaned_batch, progress=on_progress),
-            )
-
-        return _by_adapter(target, routed, ask, progress)
+        cleaned = [
+            replace(request, prompt=route.prompt)
+            for request, route in zip(batch.requests, routed, strict=True)
+        ]
+        whole = replace(batch, requests=cleaned)
+        return self._ask_routed(self.engine.generate, target, routed, whole.select, progress)
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence as the responder passes it on, from its second token on."""
         routed = self._route(target, sequences)
-
-        def ask(
-            routed_target: Target, indices: Sequence[int], on_progress: Progress
-        ) -> LogProbabilities:
-            cleaned = [routed[i].prompt for i in indices]
-            return self._ask_once(
-                ("score", routed_target.adapter, tuple(cleaned)),
-                lambda: self.engine.score(routed_target, cleaned, progress=on_progress),
-            )
-
-        return _by_adapter(target, routed, ask, progress)
+        return self._ask_routed(self.engine.score, target, routed, _prompts(routed), progress)
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
         """Measure every sequence as the responder passes it on, from its second token on."""
-        routed = self._route(target, sequences)
-
-        def ask(
-            routed_target: Target, indices: Sequence[int], on_progress: Progress
-        ) -> list[TokenStatistics]:
-            cleaned = [routed[i].prompt for i in indices]
-            return self._ask_once(
-                ("statistics", routed_target.adapter, tuple(cleaned)),
-                lambda: self.engine.token_statistics(routed_target, cleaned, progress=on_progress),
-            )
-
-        return _by_adapter(target, routed, ask, progress)
+        routed, method = self._route(target, sequences), self.engine.token_statistics
+        return self._ask_routed(method, target, routed, _prompts(routed), progress)
 
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
@@ -113,17 +87,11 @@ class RoutedEngine(EngineWrapper):
         group_routes = [
             group[0] if group else RoutedRequest("", target.adapter, ()) for group in split
         ]
-
-        def ask(
-            routed_target: Target, indices: Sequence[int], on_progress: Progress
-        ) -> list[LogProbabilities]:
-            cleaned = [tuple(member.prompt for member in split[i]) for i in indices]
-            return self._ask_once(
-                ("groups", routed_target.adapter, tuple(cleaned)),
-                lambda: self.engine.score_groups(routed_target, cleaned, progress=on_progress),
-            )
-
-        return _by_adapter(target, group_routes, ask, progress)
+        rows = [tuple(member.prompt for member in group) for group in split]
+        method = self.engine.score_groups
+        return self._ask_routed(
+            method, target, group_routes, lambda some: tuple(rows[i] for i in some), progress
+        )
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
@@ -133,9 +101,8 @@ class RoutedEngine(EngineWrapper):
         Prompts of one call that become equal are asked as one prompt with the draws of all of
         them. Asked separately, they would get identical draws, which count only once.
         """
-        from fedaudit.engine.exact.shared_prompts import (
-            scatter_probabilities,  # draws as the sampler does, with torch
-        )
+        # It draws as the sampler does, with torch.
+        from fedaudit.engine.exact.probabilities import scatter_probabilities
 
         routed = self._route(target, request.prompts)
         trials = request.trials or [0] * len(request)
@@ -175,6 +142,25 @@ class RoutedEngine(EngineWrapper):
             [GatedRequest(target.heading, tuple(prompt)) for prompt in prompts]
         )
 
+    def _ask_routed(
+        self,
+        method: Callable[..., list[T]],
+        target: Target,
+        routed: Sequence[RoutedRequest],
+        select: Callable[[Sequence[int]], Hashable],
+        progress: Progress,
+    ) -> list[T]:
+        """Return the answers of a method of the engine to the items that `select` picks."""
+
+        def ask(answering: Target, indices: Sequence[int], on_progress: Progress) -> list[T]:
+            items = select(indices)
+            return self._ask_once(
+                (method.__name__, answering.adapter, items),
+                lambda: method(answering, items, progress=on_progress),
+            )
+
+        return _by_adapter(target, routed, ask, progress)
+
     def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
         """Return an answer as `_ask_once` does, but keep it only if `size` bytes are free."""
         if question not in self._known:
@@ -188,6 +174,11 @@ class RoutedEngine(EngineWrapper):
             self._known[question] = answer()
         result: T = self._known[question]
         return result
+
+
+def _prompts(routed: Sequence[RoutedRequest]) -> Callable[[Sequence[int]], tuple[Any, ...]]:
+    """Return a function that picks prompts by their positions."""
+    return lambda indices: tuple(routed[i].prompt for i in indices)
 
 
 def _by_adapter(

@@ -8,7 +8,8 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest
-from fedaudit.engine import attention
+from fedaudit.engine import architecture
+from fedaudit.engine.architecture import padding_step
 from fedaudit.engine.batching import (
     SampleRange,
     by_length,
@@ -24,9 +25,13 @@ from fedaudit.engine.generation import decoding
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
-from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
-from fedaudit.engine.padding import padding_step
-from fedaudit.engine.scoring import shared_prefix
+from fedaudit.engine.memory import BatchSizeFinder, ended_by_memory, free_memory
+from fedaudit.engine.scoring import (
+    AdaptiveBatchLimits,
+    BatchLimits,
+    Sequences,
+    group_log_probabilities,
+)
 
 S = TypeVar("S")
 
@@ -53,7 +58,7 @@ def generate_all(
         while waiting:
             length = _length(job.requests, waiting)  # the longest comes first
             each = length
-            if attention.has_standard_attention(model):
+            if architecture.has_standard_attention(model):
                 each = _own_length(job.requests, waiting)
             rows = min(room.rows, room.tokens // each, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
@@ -79,14 +84,11 @@ def _until_full(
 ) -> Generator[Answered, None, list[SampleRange]]:
     """Yield samples as they finish until memory runs out; return the unfinished ones."""
     finished = set[SampleRange]()
-    try:
+    with ended_by_memory():
         for ranges, tokens in decoding.decode_refilled(model, job, waiting, rows, graphs):
             finished.update(ranges)
             yield ranges, tokens
         return []
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
     if graphs:
         graphs.clear()
     remaining = [piece for piece in waiting if piece not in finished]
@@ -129,63 +131,71 @@ def score_all(
 
 def scored_groups(
     model: PreTrainedModel,
-    groups: Sequence[shared_prefix.Sequences],
-    limits: shared_prefix.AdaptiveBatchLimits,
+    groups: Sequence[Sequences],
+    begins: Sequence[tuple[int, ...]],
+    limits: AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
     """Yield (group, index) of sequences and their scores, for groups with a common prefix only.
 
-    If memory runs out, the limits are halved permanently and what is unfinished starts again.
-    Raises BatchTooLargeError if even a single row does not fit.
+    `begins` are the groups' common prefixes. If memory runs out, it goes on as `_halving` says.
     """
-    begins = dict(enumerate(shared_prefix.common_prefixes(model, groups)))
     finished: set[tuple[int, int]] = set()
-    while True:
+
+    def score(
+        current: BatchLimits,
+    ) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
         remaining = {
             g: begin
-            for g, begin in begins.items()
+            for g, begin in enumerate(begins)
             if begin and not all((g, i) in finished for i in range(len(groups[g])))
         }
-        try:
-            for members, rows in shared_prefix.log_probabilities(
-                model, groups, remaining, limits.current
-            ):
-                scores = {(m.group, m.index): row for m, row in zip(members, rows, strict=True)}
-                new = [key for key in scores if key not in finished]
-                finished.update(new)
-                yield new, [scores[key] for key in new]
-            return
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        free_memory()
-        limits.halve()
+        for members, rows in group_log_probabilities(model, groups, remaining, current):
+            scores = {(m.group, m.index): row for m, row in zip(members, rows, strict=True)}
+            new = [key for key in scores if key not in finished]
+            finished.update(new)
+            yield new, [scores[key] for key in new]
+
+    return _halving(limits, score)
 
 
 def search_all(
     model: PreTrainedModel,
     request: PrefixProbabilityRequest,
     config: SearchConfig,
-    limits: shared_prefix.AdaptiveBatchLimits,
+    limits: AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
     """Yield the indices of prompts and the probabilities of the strings after each.
 
-    If memory runs out, the limits are halved permanently and what is unfinished starts again.
-    Raises BatchTooLargeError if even a single row does not fit.
+    If memory runs out, it goes on as `_halving` says.
     """
-    remaining = list(range(len(request)))
-    while remaining:
-        finished = set[int]()
-        try:
-            for batch, results in probabilities.prefix_probabilities(
-                model, request.select(remaining), config, limits.current
-            ):
-                finished.update(batch)
-                yield [remaining[index] for index in batch], results
+    finished = set[int]()
+
+    def search(
+        current: BatchLimits,
+    ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
+        remaining = [index for index in range(len(request)) if index not in finished]
+        for batch, results in probabilities.prefix_probabilities(
+            model, request.select(remaining), config, current
+        ):
+            indices = [remaining[index] for index in batch]
+            finished.update(indices)
+            yield indices, results
+
+    return _halving(limits, search)
+
+
+def _halving(
+    limits: AdaptiveBatchLimits,
+    work: Callable[[BatchLimits], Iterator[S]],
+) -> Iterator[S]:
+    """Yield the results of `work`, which is called again for the rest after memory ran out.
+
+    The limits are halved permanently. Raises BatchTooLargeError if even a single row does not fit.
+    """
+    while True:
+        with ended_by_memory():
+            yield from work(limits.current)
             return
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        remaining = [prompt for index, prompt in enumerate(remaining) if index not in finished]
         free_memory()
         limits.halve()
 

@@ -11,7 +11,7 @@ from fedaudit.api.defense import Responder
 from fedaudit.api.engine import GenerationBatch, PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.records import GatedRequest, GenerationRequest, RoutedRequest, Target
 from fedaudit.engine import routed
-from fedaudit.engine.exact.shared_prompts import scatter_probabilities
+from fedaudit.engine.exact.probabilities import scatter_probabilities
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.routed import RoutedEngine
 

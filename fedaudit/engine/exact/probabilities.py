@@ -6,16 +6,16 @@ each has its own row of the KV cache. Branches that are too unlikely are not fol
 bound); `search` does the bookkeeping.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest, TokenRows
-from fedaudit.engine.batching import padded_length
-from fedaudit.engine.compatibility import cache_kwargs
+from fedaudit.engine.architecture import attention_mask, cache_kwargs, padding_step
+from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.device import to_device
 from fedaudit.engine.exact.search import (
     SearchBranches,
@@ -27,8 +27,7 @@ from fedaudit.engine.exact.search import (
 from fedaudit.engine.exact.token_automaton import Integers
 from fedaudit.engine.generation.decoding import prefill
 from fedaudit.engine.generation.sampler import probe_key
-from fedaudit.engine.padding import attention_mask, padding_step
-from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
+from fedaudit.engine.scoring import BatchLimits, select_rows
 
 TABLES = 20
 """The number of logit rows that take as much memory as one row of probabilities, of which several
@@ -75,32 +74,18 @@ def prefix_probabilities(
     """
     indices = {string: index for index, string in enumerate(config.automaton.strings)}
     columns = np.array([indices[string] for string in request.strings], dtype=np.int64)
-    step = padding_step(model)
-    for batch in _batches(request.prompts, config.max_new_tokens, limits, step):
+    step, new = padding_step(model), config.max_new_tokens
+    lengths = list(map(len, request.prompts))
+    for batch in by_length(lengths, limits.tokens, step, rows=limits.rows, new=new):
         batch_request = request.select(batch)
         totals = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
-        room = _room(padded_length(len(batch_request.prompts[0])) + config.max_new_tokens, limits)
+        width = padded_length(lengths[batch[0]]) + new
+        room = max(1, min(limits.rows, limits.tokens // width))
         rows = max(1, limits.logits // TABLES)
         BatchSearch(model=model, config=config, totals=totals, room=room, rows=rows).run(
             batch_request
         )
         yield batch, list(totals.probabilities(columns))
-
-
-def _batches(
-    prompts: TokenRows, max_new_tokens: int, limits: BatchLimits, step: int
-) -> Iterator[list[int]]:
-    """Yield batches of prompts of the same padded length, as indices; the longest come first."""
-    widths = [padded_length(len(prompt), step) for prompt in prompts]
-    for width in sorted(set(widths), reverse=True):
-        alike = [index for index, w in enumerate(widths) if w == width]
-        room = _room(width + max_new_tokens, limits)
-        for start in range(0, len(alike), room):
-            yield alike[start : start + room]
-
-
-def _room(width: int, limits: BatchLimits) -> int:
-    return max(1, min(limits.rows, limits.tokens // width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +162,24 @@ def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, to
         use_cache=True,
     ).logits[:, -1]
     return PrefilledRows(cache, mask, position), logits
+
+
+def scatter_probabilities(
+    probabilities: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
+) -> list[PrefixProbabilities]:
+    """Return the probabilities for each query; `trials` are the draws that each query asked for.
+
+    Draws that completed a string are assigned to queries at random, in proportion to their trials
+    (multinomial): the parts of a Poisson count split in this way are independent Poisson counts.
+    The rows that the model read are attributed to the first query.
+    """
+    if len(trials) == 1:
+        return [probabilities]
+    counts = np.asarray(trials, dtype=np.float64)
+    shares = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
+    lots = np.random.default_rng(probe_key(seed, prompt))
+    draws = lots.multinomial(probabilities.drawn, shares)
+    return [
+        replace(probabilities, drawn=drawn, rows=0 if number else probabilities.rows)
+        for number, drawn in enumerate(draws.T)
+    ]

@@ -229,7 +229,6 @@ def _poisson(uniform: Floats, mean: Floats) -> Integers:
 
 
 def _uniform(keys: Keys, salt: np.uint64) -> Floats:
-    """Return a number in [0, 1) for each key."""
     return np.asarray((splitmix64(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 

@@ -8,6 +8,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -211,44 +212,38 @@ class TokenAutomaton:
 
 
 class AutomatonCache:
-    """The automaton that a base used last; the tuned model and its base share it."""
+    """The vocabulary of a base, and the automaton that it used last.
+
+    The tuned model and its base share it.
+    """
 
     def __init__(self, base: "LoadedBase") -> None:
         self._base = base
-        self._vocabularies: dict[tuple[int, ...], Vocabulary] = {}
-        self._tables: dict[tuple[int, ...], list[bytes]] = {}
-        self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
+        self._last: dict[tuple[str, ...], TokenAutomaton] = {}
 
-    def get(self, strings: Collection[str], end_tokens: Collection[int]) -> TokenAutomaton:
-        """Return the automaton of `strings` where `end_tokens` end a completion."""
-        stops = tuple(sorted(set(end_tokens)))
-        key = tuple(sorted(set(strings))), stops
+    def get(self, strings: Collection[str]) -> TokenAutomaton:
+        """Return the automaton of `strings`."""
+        key = tuple(sorted(set(strings)))
         if key not in self._last:
-            self._last = {key: TokenAutomaton(key[0], self._vocabulary(stops))}
+            self._last = {key: TokenAutomaton(key, self._vocabulary)}
         return self._last[key]
 
-    def table(self, end_tokens: Collection[int]) -> list[bytes]:
-        """Return the bytes of every token by token id; `end_tokens` have none."""
-        stops = tuple(sorted(set(end_tokens)))
-        if stops not in self._tables:
-            vocabulary = self._vocabulary(stops)
-            table = [b""] * self._size
-            for token, spelt in zip(
-                vocabulary.order[: len(vocabulary.spelt)], vocabulary.spelt, strict=True
-            ):
-                table[token] = spelt
-            self._tables[stops] = table
-        return self._tables[stops]
+    @cached_property
+    def table(self) -> list[bytes]:
+        """The bytes of every token by token id; tokens that end a completion have none."""
+        table = [b""] * self._size
+        for token, spelt in zip(self._vocabulary.order, self._vocabulary.spelt, strict=False):
+            table[token] = spelt
+        return table
 
     @property
     def _size(self) -> int:
         return int(self._base.model.config.get_text_config().vocab_size)
 
-    def _vocabulary(self, stops: tuple[int, ...]) -> Vocabulary:
-        if stops not in self._vocabularies:
-            base = self._base
-            self._vocabularies[stops] = vocabulary(base.tokenizer, self._size, stops, base.name)
-        return self._vocabularies[stops]
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        base = self._base
+        return vocabulary(base.tokenizer, self._size, base.end_tokens, base.name)
 
 
 def _encode(string: str) -> bytes:

@@ -20,10 +20,16 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
-from fedaudit.engine import attention
-from fedaudit.engine.attention import attention_function
+from fedaudit.engine import architecture
+from fedaudit.engine.architecture import (
+    attention_function,
+    attention_mask,
+    cache_kwargs,
+    left_padded,
+    padding_step,
+    select_cache_rows,
+)
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
-from fedaudit.engine.compatibility import cache_kwargs, select_cache_rows
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.kv_cache import (
@@ -39,7 +45,6 @@ from fedaudit.engine.generation.sequences import (
     RunningSequences,
     SamplingJob,
 )
-from fedaudit.engine.padding import attention_mask, left_padded, padding_step
 
 NAME = "fedaudit_grouped"
 
@@ -303,7 +308,7 @@ class DecodeLoop:
         self._most = group_size(max_new_tokens)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (max_new_tokens - 1)
-        self._refills = attention.has_standard_attention(model)
+        self._refills = architecture.has_standard_attention(model)
         self._samples: RunningSequences | None = None
         self.drawn = OutputBuffer(job, max_new_tokens, rows_of(pieces))
 
@@ -373,18 +378,8 @@ def prefill(
         )
         return logits, mask, cache
     ids, mask = left_padded(prompts, width, model.device)
-    cache = DynamicCache(config=model.config)
-    output = model(
-        input_ids=ids,
-        attention_mask=attention_mask(model, mask),
-        position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        **cache_kwargs(model, cache),
-        use_cache=True,
-        # An index copies the hidden states of the last position. A slice (`1`) is not contiguous,
-        # and torch would multiply it by a copy of the output matrix for every prompt.
-        logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
-    )
-    return output.logits[:, -1], mask, cache
+    logits, cache = _read(model, ids, mask, attention_mask(model, mask))
+    return logits, mask, cache
 
 
 def _causal(mask: torch.Tensor) -> torch.Tensor:
@@ -397,15 +392,25 @@ def _causal(mask: torch.Tensor) -> torch.Tensor:
 def _read_masked(
     model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, seen: torch.Tensor
 ) -> tuple[torch.Tensor, DynamicCache]:
-    """Prefill as `prefill` does, with a ready-made attention mask, so that nothing synchronizes."""
-    cache = DynamicCache(config=model.config)
+    """Prefill with a ready-made attention mask, so that nothing synchronizes."""
+    added = torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, -torch.inf)
+    return _read(model, ids, mask, added)
+
+
+def _read(
+    model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, attention: torch.Tensor | None
+) -> tuple[torch.Tensor, DynamicCache]:
+    """Return the logits at the last position of left-padded rows (rows, width), and their cache."""
+    cache, width = DynamicCache(config=model.config), ids.shape[1]
     output = model(
         input_ids=ids,
-        attention_mask=torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, -torch.inf),
+        attention_mask=attention,
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
         **cache_kwargs(model, cache),
         use_cache=True,
-        logits_to_keep=torch.arange(ids.shape[1] - 1, ids.shape[1], device=ids.device),
+        # An index copies the hidden states of the last position. A slice (`1`) is not contiguous,
+        # and torch would multiply it by a copy of the output matrix for every prompt.
+        logits_to_keep=torch.arange(width - 1, width, device=ids.device),
     )
     return output.logits[:, -1], cache
 

@@ -209,7 +209,6 @@ class KVCache(Cache):
         self.position = np.concatenate([self.position, new.sum(1)[owner] - 1])
 
     def _reserve(self, groups: int, entries: int) -> None:
-        """Allocate capacity for so many groups and entries."""
         if self._graphs:  # one group more, for the rows that pad a step to its shape
             groups, entries = bucket_size(groups + 1), next_multiple(entries, FIXED_LENGTH)
         first = self._own[0]

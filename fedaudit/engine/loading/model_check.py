@@ -16,11 +16,11 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
+from fedaudit.engine import scoring
+from fedaudit.engine.architecture import forbid_padding
+from fedaudit.engine.device import few_threads, is_small
 from fedaudit.engine.generation.decoding import CopiedPrefixRows, prefill
 from fedaudit.engine.loading.size_bounds import check_forward
-from fedaudit.engine.padding import forbid_padding
-from fedaudit.engine.scoring import shared_prefix
-from fedaudit.engine.small_model import few_threads, is_small
 from fedaudit.system.failures import first_line
 
 T = TypeVar("T")
@@ -42,15 +42,15 @@ COARSE = 0.1
 LARGEST = 1e4
 """Logits are clamped to this, above any meaningful value."""
 
-LIMITS = shared_prefix.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
+LIMITS = scoring.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
 
 
 def check(model: PreTrainedModel, folder: Path, context: int) -> None:
     """Raise InputError for a model in which a token attends to later tokens.
 
     Raise it also for a model that does not continue prompts from a KV cache as it does without one.
-    A model that does so only without padding is marked by `padding.forbid_padding`. `context` is
-    the context length in tokens.
+    A model that does so only without padding is marked by `architecture.forbid_padding`; `context`
+    is the context length in tokens.
     """
     kind = f"this {model.config.model_type} model"
     half = max(1, min(LENGTH, context - 1) // 2)
@@ -159,7 +159,7 @@ def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torc
     if half < 2:
         return True
     texts = [first, first[:half] + second[half:]]
-    scored = shared_prefix.log_probabilities(model, [texts], {0: tuple(first[:half])}, LIMITS)
+    scored = scoring.group_log_probabilities(model, [texts], {0: tuple(first[:half])}, LIMITS)
     scores = {
         m.index: row for members, rows in scored for m, row in zip(members, rows, strict=True)
     }

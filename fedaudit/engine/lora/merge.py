@@ -85,10 +85,12 @@ class MergedWeights:
         adapter has no effect, and a merged one would have.
         """
         called: set[str] = set()
+
+        def note(name: str, *_: object) -> None:
+            called.add(name.replace(".base_layer", ""))
+
         hooks = [
-            module.register_forward_pre_hook(
-                partial(_note, called, name.replace(".base_layer", ""))
-            )
+            module.register_forward_pre_hook(partial(note, name))
             for name, module in self._model.named_modules()
         ]
         vocabulary = int(self._model.config.get_text_config().vocab_size)
@@ -100,7 +102,3 @@ class MergedWeights:
             for hook in hooks:
                 hook.remove()
         return called
-
-
-def _note(called: set[str], name: str, *_: object) -> None:
-    called.add(name)

@@ -18,12 +18,12 @@ from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.engine.device import few_threads
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
 from fedaudit.engine.lora.linear import fused_lora
-from fedaudit.engine.small_model import few_threads
 from fedaudit.engine.training.loss import BatchLoss
 
 NAME = "tuning"

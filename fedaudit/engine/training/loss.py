@@ -20,12 +20,15 @@ from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from fedaudit.engine.attention import attention_function, has_standard_attention
-from fedaudit.engine.batching import padded_length
-from fedaudit.engine.compatibility import recomputes_activations
+from fedaudit.engine.architecture import (
+    attention_function,
+    has_standard_attention,
+    recomputes_activations,
+    right_padded,
+)
+from fedaudit.engine.batching import common_length, padded_length
 from fedaudit.engine.device import to_device
-from fedaudit.engine.padding import right_padded
-from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.scoring import of_following
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -178,7 +181,7 @@ class PrefixTree:
         # reverse, a sequence that is a prefix of others comes after them and has no new node.
         for number in sorted(range(len(rows)), key=lambda n: tuple(sequences[n]), reverse=True):
             sequence = sequences[number]
-            shared = 0 if before is None else _common_length(sequences[before], sequence)
+            shared = 0 if before is None else common_length([sequences[before], sequence])
             if before is not None:
                 rows[number, :shared] = rows[before, :shared]
             if new := len(sequence) - shared:
@@ -206,12 +209,6 @@ class PrefixTree:
     def has_sparse_labels(self) -> bool:
         """Tell whether many nodes predict no label."""
         return len(np.unique(self.predictions()[1])) <= MAX_PREDICTING * len(self.tokens)
-
-
-def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many tokens two sequences have in common at their beginning."""
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def supports_prefix_trees(model: PreTrainedModel) -> bool:

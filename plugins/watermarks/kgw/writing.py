@@ -167,8 +167,8 @@ def write(
 
 def _batches(teacher: ModelEngine, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
     """Yield indices of jobs of one padded prompt length and about the same new tokens."""
+    from fedaudit.engine.architecture import padding_step
     from fedaudit.engine.batching import by_length, padded_length
-    from fedaudit.engine.padding import padding_step
 
     step = padding_step(teacher.base.model)
     at_once = LOGITS // int(teacher.base.model.config.get_text_config().vocab_size)
@@ -186,8 +186,8 @@ def _continue_texts(
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 
+    from fedaudit.engine.architecture import left_padded, padding_step
     from fedaudit.engine.batching import padded_length
-    from fedaudit.engine.padding import left_padded, padding_step
 
     width = padded_length(len(jobs[0].prompt), padding_step(base.model))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)

@@ -12,9 +12,9 @@ from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.engine.architecture import left_padded
 from fedaudit.engine.generation.sampler import probe_key, uniforms
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.padding import left_padded
 
 BASE = Target(name="base")
 TEXTS = (

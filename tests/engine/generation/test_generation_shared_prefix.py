@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from fedaudit.api.records import GenerationRequest, SamplingParams
-from fedaudit.engine import attention, scheduler
+from fedaudit.engine import architecture, scheduler
 from fedaudit.engine.batching import SampleRange, padded_length
 from fedaudit.engine.generation import decoding, kv_cache
 from fedaudit.engine.generation import decoding as generate
@@ -73,7 +73,7 @@ CASES = [(kind, SamplingParams()) for kind in MODELS] + [("llama", one) for one 
 def test_each_sample_says_what_it_says_alone(kind, decoding):
     model = random_model(kind)
     before = model.config._attn_implementation
-    assert attention.has_standard_attention(model)
+    assert architecture.has_standard_attention(model)
     requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
@@ -106,13 +106,13 @@ def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
 
 
 def test_every_kind_is_tested():
-    assert set(MODELS) == set(attention.KINDS)
+    assert set(MODELS) == set(architecture.KINDS)
 
 
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
     requests = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
     found = asked(llama, requests, whole(requests), SamplingParams())
-    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
+    monkeypatch.setattr(architecture, "has_standard_attention", lambda model: False)
     assert asked(llama, requests, whole(requests), SamplingParams()) == found
 
 
@@ -182,8 +182,8 @@ def test_models_with_another_attention_are_asked_the_other_way():
     torch.manual_seed(1)
     sliding = MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=6)).eval()
     gemma = GemmaForCausalLM(GemmaConfig(**GROUPED, head_dim=8)).eval()
-    assert not attention.has_standard_attention(sliding)
-    assert not attention.has_standard_attention(gemma)
+    assert not architecture.has_standard_attention(sliding)
+    assert not architecture.has_standard_attention(gemma)
     request = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
     for model in (sliding, gemma):
         found = asked(model, [request], [SampleRange(0, 0, 3)], SamplingParams())
@@ -195,8 +195,8 @@ def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
     rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
     rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
     config = LlamaConfig(**GROUPED, rope_parameters=rope, original_max_position_embeddings=40)
-    assert not attention.has_standard_attention(LlamaForCausalLM(config))
-    assert attention.has_standard_attention(LlamaForCausalLM(LlamaConfig(**GROUPED)))
+    assert not architecture.has_standard_attention(LlamaForCausalLM(config))
+    assert architecture.has_standard_attention(LlamaForCausalLM(LlamaConfig(**GROUPED)))
 
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):
@@ -304,7 +304,7 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
 
 
 def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
-    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
+    monkeypatch.setattr(architecture, "has_standard_attention", lambda model: False)
     told = taken_in(monkeypatch, 12)
     job = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
@@ -366,7 +366,7 @@ def test_samples_that_share_a_prompt_share_its_room(llama, monkeypatch):
     # Groups of two: 10 tokens together.
     monkeypatch.setattr(generate, "MAX_GROUP_TOKENS", 10)
     assert rows(6, 4) == 120 // 16
-    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
+    monkeypatch.setattr(architecture, "has_standard_attention", lambda model: False)
     assert rows(6, 4) == 120 // 28
 
 
@@ -403,5 +403,5 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
 
 
 def test_the_built_in_base_is_asked_in_groups(base):
-    assert attention.has_standard_attention(base.model)
-    assert attention.has_standard_attention(tiny_models.llama(base.tokenizer).model)
+    assert architecture.has_standard_attention(base.model)
+    assert architecture.has_standard_attention(tiny_models.llama(base.tokenizer).model)

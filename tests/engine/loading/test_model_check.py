@@ -10,7 +10,7 @@ from random_models import HYBRIDS, UNPADDED, made
 from fedaudit import nano
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.padding import allows_padding
+from fedaudit.engine.architecture import allows_padding
 from fedaudit.engine.loading import loader, model_check
 from fedaudit.engine.local import LocalEngine
 

@@ -51,13 +51,13 @@ def test_one_that_was_written_anew_is_read_again(engine, tmp_path):
 
 
 def test_what_is_attached_does_not_make_a_model_large(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedaudit.engine.small_model.MAX_PARAMETERS", 10**9)
+    monkeypatch.setattr("fedaudit.engine.device.MAX_PARAMETERS", 10**9)
     seen, threads = [], torch.get_num_threads()
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
     engine.small = True
     folder = tiny_models.write(engine.base, tmp_path / "one", r=2, seed=1)
     engine.score(target(folder), ROWS)
-    monkeypatch.setattr("fedaudit.engine.small_model.MAX_PARAMETERS", 1)
+    monkeypatch.setattr("fedaudit.engine.device.MAX_PARAMETERS", 1)
     engine.score(target(folder), ROWS)
     engine.score(BASE, ROWS)
     assert seen == [1, threads] * 3

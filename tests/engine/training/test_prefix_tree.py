@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from standard_models import GROUPED, MODELS, random_model
 from transformers import MistralConfig, MistralForCausalLM
 
-from fedaudit.engine import attention
+from fedaudit.engine import architecture
 from fedaudit.engine.training import loss as losses
 from fedaudit.engine.training.loss import (
     BatchLoss,
@@ -78,7 +78,7 @@ def test_nodes_are_the_distinct_prefixes(rows):
 
 
 def test_every_kind_is_tested():
-    assert set(MODELS) == set(attention.KINDS)
+    assert set(MODELS) == set(architecture.KINDS)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["last layer at some positions", "at all"])

@@ -11,7 +11,7 @@ import zlib
 import pytest
 import torch
 
-from fedaudit.engine.scoring.log_likelihood import _statistics
+from fedaudit.engine.scoring import _statistics
 from fedaudit.metrics.privacy import membership_scores
 
 VOCABULARY = 7

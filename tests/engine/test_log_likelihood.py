@@ -7,7 +7,7 @@ import torch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.scoring.log_likelihood import log_probabilities
+from fedaudit.engine.scoring import log_probabilities
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-5, "abs": 2e-5}

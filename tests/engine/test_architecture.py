@@ -12,7 +12,7 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from fedaudit.engine.compatibility import cache_kwargs
+from fedaudit.engine.architecture import cache_kwargs
 
 
 def test_a_model_takes_the_cache_without_a_warning_and_fills_it():

@@ -15,7 +15,7 @@ from fedaudit.engine.batching import STEP
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.loading.loader import LoadedBase
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.scoring.shared_prefix import common_prefix
+from fedaudit.engine.scoring import common_prefix
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-5, "abs": 3e-5}

@@ -1,8 +1,8 @@
-"""Scoring groups of sequences that share a prefix, which is prefilled once per group.
+"""Scoring texts: the log-probability of every token given the tokens before it.
 
-The scores equal those of each sequence by itself, up to rounding. Every row is padded to a length
-that depends on its group's prefix and on its own suffix only, so neither the batch nor other groups
-change its scores.
+Of a group of sequences that share a prefix, the prefix is prefilled once. The scores equal those of
+each sequence by itself, up to rounding. Every row is padded to a length that depends on its group's
+prefix and on its own suffix only, so neither the batch nor other groups change its scores.
 """
 
 import copy
@@ -12,14 +12,85 @@ from dataclasses import dataclass
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.api.errors import BatchTooLargeError
-from fedaudit.engine.batching import STEP, by_length, padded_length
-from fedaudit.engine.compatibility import cache_kwargs, select_cache_rows
+from fedaudit.api.engine import TokenStatistics
+from fedaudit.api.errors import BatchTooLargeError, InputError
+from fedaudit.engine.architecture import (
+    allows_padding,
+    cache_kwargs,
+    left_padded,
+    right_padded,
+    select_cache_rows,
+)
+from fedaudit.engine.batching import STEP, by_length, common_length, padded_length
 from fedaudit.engine.device import to_device
-from fedaudit.engine.padding import allows_padding, left_padded, right_padded
-from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.generation.sampler import NO_NUMBERS
 
 Sequences = Sequence[Sequence[int]]
+
+
+@torch.inference_mode()
+def log_probabilities(model: PreTrainedModel, sequences: Sequences) -> list[list[float]]:
+    """Return ln p(token | tokens before it) for every token but the first of each sequence."""
+    logits, following = _read(model, sequences)
+    scores = of_following(logits, following)
+    return [
+        row[: max(0, len(sequence) - 1)].tolist()
+        for row, sequence in zip(scores.cpu(), sequences, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def token_statistics(model: PreTrainedModel, sequences: Sequences) -> list[TokenStatistics]:
+    """Return the statistics of every token but the first of each sequence.
+
+    They compare the token's ln p with the distribution over the vocabulary.
+    """
+    logits, following = _read(model, sequences)
+    return [
+        _statistics(row[: max(0, len(sequence) - 1)], tokens[: max(0, len(sequence) - 1)])
+        for row, tokens, sequence in zip(logits, following, sequences, strict=True)
+    ]
+
+
+def _read(model: PreTrainedModel, sequences: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return logits (rows, length, vocabulary) and the tokens that follow (rows, length).
+
+    All sequences have the same padded length. Padding is on the right, where causal attention
+    never looks. The logits have the model's dtype; callers apply softmax in float32.
+    """
+    width = padded_length(max(len(sequence) for sequence in sequences))
+    ids, _ = right_padded(sequences, width, model.device)
+    return model(input_ids=ids, use_cache=False).logits[:, :-1], ids[:, 1:]
+
+
+def _statistics(logits: torch.Tensor, tokens: torch.Tensor) -> TokenStatistics:
+    """Return the statistics of one text: logits (length, vocabulary), tokens (length,)."""
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    if bool(scores.isnan().any()):
+        raise InputError(NO_NUMBERS)
+    chances = scores.exp()
+    mean = torch.linalg.vecdot(chances, scores)
+    variance = (chances * (scores - mean[:, None]).square()).sum(-1)
+    chosen = scores.gather(-1, tokens[:, None]).squeeze(-1)
+    return TokenStatistics(
+        log_probability=chosen.tolist(),
+        mean=mean.tolist(),
+        deviation=variance.sqrt().tolist(),
+        first=(chosen >= scores.amax(-1)).tolist() if len(tokens) else [],
+    )
+
+
+def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return ln p of each of `tokens` (rows, length) under its logits (rows, length, vocabulary).
+
+    ln p is the token's logit minus the logsumexp, so that no second tensor of the logits' size is
+    needed for a full log-softmax. Raises InputError for NaN.
+    """
+    chosen = logits.gather(-1, tokens[..., None]).squeeze(-1).float()
+    logprobs = chosen - torch.logsumexp(logits.float(), dim=-1)
+    if bool(logprobs.isnan().any()):
+        raise InputError(NO_NUMBERS)
+    return logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +161,8 @@ def common_prefix(group: Sequences) -> tuple[int, ...]:
     """
     if len(group) < 2:
         return ()
-    # The prefix that the first and the last in sorted order share is shared by all.
-    first, last = min(map(tuple, group)), max(map(tuple, group))
-    most = min(map(len, group)) - 1
-    length = next((i for i in range(most) if first[i] != last[i]), most)
-    return first[:length] if length > STEP else ()
+    length = min(common_length(group), min(map(len, group)) - 1)
+    return tuple(group[0][:length]) if length > STEP else ()
 
 
 def common_prefixes(model: PreTrainedModel, groups: Sequence[Sequences]) -> list[tuple[int, ...]]:
@@ -107,7 +175,7 @@ def common_prefixes(model: PreTrainedModel, groups: Sequence[Sequences]) -> list
 
 
 @torch.inference_mode()
-def log_probabilities(
+def group_log_probabilities(
     model: PreTrainedModel,
     groups: Sequence[Sequences],
     begins: Mapping[int, tuple[int, ...]],
@@ -118,9 +186,10 @@ def log_probabilities(
     Only groups with a non-empty prefix in `begins` are scored. Softmax runs in float32.
     """
     chosen = [g for g, begin in begins.items() if begin]
-    for batch in _batches([len(begins[g]) - 1 for g in chosen], limits):
+    lengths, most = [len(begins[g]) - 1 for g in chosen], min(limits.tokens, limits.logits)
+    for batch in by_length(lengths, most, rows=limits.rows):
         batch_groups = [chosen[index] for index in batch]
-        read = _read(model, {g: begins[g] for g in batch_groups})
+        read = _prefill(model, {g: begins[g] for g in batch_groups})
         members = [
             GroupMember(g, index, tuple(sequence[len(begins[g]) - 1 :]))
             for g in batch_groups
@@ -130,13 +199,6 @@ def log_probabilities(
             rests = _rests(model, chunk, read)
             heads = [read.scores[read.row[member.group]] for member in chunk]
             yield chunk, [head + tail for head, tail in zip(heads, rests, strict=True)]
-
-
-def _batches(lengths: Sequence[int], limits: BatchLimits) -> Iterator[list[int]]:
-    """Yield batches of prefixes of the same padded length, as indices."""
-    for batch in by_length(lengths, min(limits.tokens, limits.logits)):
-        for start in range(0, len(batch), limits.rows):
-            yield batch[start : start + limits.rows]
 
 
 def _chunks(
@@ -150,7 +212,7 @@ def _chunks(
             yield alike[start : start + max(1, room)]
 
 
-def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
+def _prefill(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
     """Prefill prefixes of one padded length, except their last token, in one forward pass."""
     width = padded_length(max(map(len, begins.values())) - 1)
     ids, mask = left_padded([*begins.values()], width + 1, model.device)
