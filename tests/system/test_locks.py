@@ -43,16 +43,6 @@ def test_a_folder_that_was_made_for_a_lock_goes_with_it(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_above_it_that_were_made_for_a_lock_go_too(tmp_path):
-    (tmp_path / "was/there").mkdir(parents=True)
-    with locked(tmp_path / "was/there/new/newer", "busy"):
-        pass
-    assert [*(tmp_path / "was").rglob("*")] == [tmp_path / "was/there"]
-    with locked(tmp_path / "new/newer", "busy"):
-        (tmp_path / "new/result").write_text("stays")
-    assert sorted((tmp_path / "new").rglob("*")) == [tmp_path / "new/result"]
-
-
 def test_a_file_of_a_lock_s_name_with_something_in_it_stays(tmp_path):
     taken = tmp_path / ".fedaudit-run.lock"
     taken.write_text("precious")

@@ -1,25 +1,22 @@
 """A stacked adapter is the weighted sum of the others' products, however they were scaled."""
 
-import copy
 import json
 import random
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+import tiny_models
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peft import LoraConfig, PeftModel
-from transformers import LlamaConfig, LlamaForCausalLM
+from peft import PeftModel
+from transformers import LlamaForCausalLM
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.federation import adapters
-from fedaudit.simulation.initialization import plain_config
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-4, "abs": 1e-4}
@@ -59,44 +56,17 @@ def scaling(kind, module):
 @pytest.fixture(scope="module")
 def tiny(base):
     """Return a function that makes the same tiny Llama anew."""
-    torch.manual_seed(3)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=300,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=80,
-        )
-    )
-    model.eval().requires_grad_(False)
-    return lambda: LoadedBase("tiny", Path(), "", copy.deepcopy(model), base.tokenizer)
+    return lambda: tiny_models.llama(base.tokenizer)
 
 
 @pytest.fixture(scope="module")
-def write(tiny, tmp_path_factory):
-    """Return a function that writes a random adapter on the tiny Llama."""
-
-    def made(seed=0, dtype=torch.float32, **options):
-        config = LoraConfig(**{"task_type": "CAUSAL_LM", "lora_dropout": 0.5} | options)
-        torch.manual_seed(seed)
-        peft = with_adapter(tiny().model, config, "made", trainable=True)
-        drawn = {
-            n: (torch.randn(t.shape) / 4).to(dtype) for n, t in tensors_of(peft, "made").items()
-        }
-        folder = tmp_path_factory.mktemp("adapter")
-        adapters.write(drawn, plain_config({**config.to_dict(), "inference_mode": True}), folder)
-        return folder
-
-    return made
-
-
-@pytest.fixture(scope="module")
-def folders(write):
+def folders(tiny, tmp_path_factory):
     """Return one adapter's folder of each kind."""
-    return {kind: write(seed, **options) for seed, (kind, options) in enumerate(KINDS.items())}
+    place = tmp_path_factory.mktemp("adapters")
+    return {
+        kind: tiny_models.write(tiny(), place / kind, seed=seed, **options)
+        for seed, (kind, options) in enumerate(KINDS.items())
+    }
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +242,10 @@ def test_weights_set_in_place_are_those_written_to_disk(
         assert engine.score(tuned(place), sequences) == found[number]
 
 
-def test_adapters_in_half_precision_are_summed_in_float32(write, folders):
-    half = write(7, torch.bfloat16, **KINDS["rslora"])
+def test_adapters_in_half_precision_are_summed_in_float32(folders, tmp_path):
+    whole, half = folders["rslora"], tmp_path / "half"
+    rounded = {name: tensor.bfloat16() for name, tensor in adapters.read(whole).items()}
+    adapters.write(rounded, adapters.check(whole), half)
     tensors, _ = composition.weighted_sum([folders["plain"], half], (1.0, 0.3))
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"
