@@ -9,8 +9,8 @@ from pathlib import Path
 from fedaudit.api.abilities import why_lacking
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
-from fedaudit.api.plugin import Attack, AttackContext, Result, RoundUpdate
-from fedaudit.api.records import ClientModel, Document
+from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.records import Document
 from fedaudit.audit import cross_client, evidence, other_models, preflight, records
 from fedaudit.audit.access import ModelView, model_views
 from fedaudit.audit.clients import check_count
@@ -191,14 +191,7 @@ class AttackInputs(Inputs[AuditRequest]):
     members: Mapping[str, InputFile]
     control: InputFile | None
     held_out: records.HeldOut | None
-    without: other_models.CounterfactualRun | None
-    strangers: int
-    """The number of tried records that are not known to belong to a client left out."""
-    clients: Mapping[str, ClientModel]
-    updates: Sequence[RoundUpdate]
-    references: Sequence[other_models.ReferenceRun]
-    rounds: Mapping[int, Path]
-    took_part: Mapping[int, bool]
+    others: other_models.OtherModels
 
     @property
     def tried(self) -> InputFile:
@@ -223,43 +216,23 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     if isinstance(request, CrossClientRequest):
         cross_client.check(request, audited)
     form = form_of(request, audited)
-    without = other_models.find_counterfactual(request, audited, reader)
-    client_files = other_models.find_clients(request, audited)
-    updates = other_models.find_updates(request, audited)
-    rounds = other_models.find_rounds(request, audited)
-    references = other_models.find_references(request, audited, form, reader)
-    facts = {
-        **({"counterfactual's SHA-256": without.sha256} if without else {}),
-        **other_models.client_facts(client_files, reader),
-        **other_models.update_facts(updates, reader),
-        **other_models.round_facts(rounds, reader),
-        **other_models.reference_facts(references),
-    }
+    others = other_models.find_others(request, audited, form, reader)
     attacker = reader.corpus(request.input_path, form)
     victim = reader.corpus(request.victim_path, form) if request.victim_path else None
     input_files = [attacker, *([victim] if victim else [])]
     files = member_files(request, audited).items()
     members = {name: reader.corpus(path, form) for name, path in files}
-    others = list(members.values())
-    held_out_records = records.read_held_out(
-        request, audited, form, input_files, others, reader=reader
-    )
-    tried = input_files[-1].documents
     return AttackInputs(
-        **common_inputs(request, audited, reader, facts),
+        **common_inputs(request, audited, reader, others.facts),
         attacker=attacker,
         matrix={c.name: reader.corpus(Path(c.path), form) for c in request.participants},
         victim=victim,
         members=members,
         control=reader.corpus(request.control, form) if request.control else None,
-        held_out=held_out_records,
-        without=without,
-        strangers=without.check(tried, audited, form, reader) if without else 0,
-        clients=other_models.read_client_models(client_files, form, reader),
-        updates=other_models.read_updates(updates, form, reader),
-        references=references,
-        rounds=rounds,
-        took_part=other_models.find_participation(request, audited, rounds),
+        held_out=records.read_held_out(
+            request, audited, form, input_files, list(members.values()), reader=reader
+        ),
+        others=others,
     )
 
 
@@ -267,41 +240,42 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
 class AttackPipeline(AuditPipeline[AttackInputs]):
     """All attacks of a request, by one attacker or by every client in turn."""
 
-    _attacker: InputFile = field(init=False)
-    """The attacker's documents, or those of all clients of a matrix together."""
-    _matrix: dict[str, InputFile] = field(init=False)
-    _victim: InputFile | None = field(init=False)
-    _members: dict[str, InputFile] = field(init=False)
     _victim_copies: Sequence[str] = field(init=False)
     """The members that were left out because they have most of the victim's records."""
-    _control: InputFile | None = field(init=False)
 
     def annotate_files(self) -> Sequence[InputFile]:
-        """Annotate the documents of everybody named in the request."""
+        """Annotate the documents of everybody named in the request.
+
+        The attacker of a matrix has those of all clients together.
+        """
         request, inputs = self.request, self.inputs
-        self._matrix = {name: annotated(file, request) for name, file in inputs.matrix.items()}
-        self._attacker = (
-            cross_client.pool_documents(self._matrix)
-            if self._matrix
-            else annotated(inputs.attacker, request)
-        )
-        self._victim = annotated(inputs.victim, request) if inputs.victim else None
+        matrix = {name: annotated(file, request) for name, file in inputs.matrix.items()}
+        victim = annotated(inputs.victim, request) if inputs.victim else None
         members = {name: annotated(file, request) for name, file in inputs.members.items()}
-        self._victim_copies = victim_copies(self._victim, members)
-        self._members = {n: file for n, file in members.items() if n not in self._victim_copies}
-        self._control = annotated(inputs.control, request) if inputs.control else None
+        self._victim_copies = victim_copies(victim, members)
+        self.inputs = replace(
+            inputs,
+            matrix=matrix,
+            attacker=cross_client.pool_documents(matrix)
+            if matrix
+            else annotated(inputs.attacker, request),
+            victim=victim,
+            members={n: file for n, file in members.items() if n not in self._victim_copies},
+            control=annotated(inputs.control, request) if inputs.control else None,
+        )
         return [*self._files, *([inputs.held_out.file] if inputs.held_out else [])]
 
     @property
     def _files(self) -> list[InputFile]:
         """All documents but those held out."""
-        attackers = self._matrix.values() or [self._attacker]
-        named = [*attackers, self._victim, *self._members.values(), self._control]
+        inputs = self.inputs
+        attackers = inputs.matrix.values() or [inputs.attacker]
+        named = [*attackers, inputs.victim, *inputs.members.values(), inputs.control]
         return [file for file in named if file]
 
     def measure(self, engine: Engine) -> AuditResults:
         """Run every attack under every kind of key."""
-        request, audited = self.request, self.audited
+        request, audited, inputs = self.request, self.audited, self.inputs
         attacks = [
             registry.create("attack", name, request.options.get(name)) for name in request.attacks
         ]
@@ -316,18 +290,18 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
             # Prompts begin in the same way under every key: as the first view's adapter expects.
             starts = starts or {
                 name: measure_prompt_start(view, file.documents)
-                for name, file in (self._matrix or {"": self._attacker}).items()
+                for name, file in (inputs.matrix or {"": inputs.attacker}).items()
             }
             context, effect = prepare_context(
-                view, audited, self._attacker, self._victim, request, self.watch
+                view, audited, inputs.attacker, inputs.victim, request, self.watch
             )
             context = self._with_others(context)
             measured = measured or effect
-            if self._matrix:
+            if inputs.matrix:
                 results += cross_client.attack_every_pair(
                     attacks,
                     share_responses(context, cache, self.kept),
-                    self._matrix,
+                    inputs.matrix,
                     {name: start.chosen for name, start in starts.items()},
                     request.budget,
                     view,
@@ -341,16 +315,16 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         tries.check()
         self.finish_asking()
         documents = [document for file in self._files for document in file.documents]
-        names = [*self._matrix, *(str(value) for view in views for value in view.scope.values())]
+        names = [*inputs.matrix, *(str(value) for view in views for value in view.scope.values())]
         results = evidence.mask_results(results, documents, self.redactor, names)
         queries = count_queries(results, cache, views)
-        if self._matrix and any(attack.estimator == "sample" for attack in attacks):
+        if inputs.matrix and any(attack.estimator == "sample" for attack in attacks):
             queries = queries or 0
         tables = {name: start.table() for name, start in starts.items()}
         return AuditResults(
             results=results,
             effect=measured,
-            beginning={"by_attacker": tables} if self._matrix else tables[""],
+            beginning={"by_attacker": tables} if inputs.matrix else tables[""],
             usage={"queries": queries},
         )
 
@@ -360,29 +334,23 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         context = replace(
             context,
             template=self.form,
-            members={name: file.documents for name, file in self._members.items()},
-            control=self._control.documents if self._control else (),
-            clients=inputs.clients,
-            updates=inputs.updates,
-            references=tuple(run.model() for run in inputs.references),
-            rounds=other_models.round_targets(inputs.rounds),
-            took_part=inputs.took_part,
+            members={name: file.documents for name, file in inputs.members.items()},
+            control=inputs.control.documents if inputs.control else (),
         )
         context = inputs.held_out.add_to(context) if inputs.held_out else context
-        return inputs.without.add_to(context) if inputs.without else context
+        return inputs.others.add_to(context)
 
     def caveats(self) -> list[str]:
         """Return the caveats about held-out records, files and missing members."""
         inputs = self.inputs
         return [
             *(inputs.held_out.limits if inputs.held_out else ()),
-            *(inputs.without.caveats(inputs.strangers) if inputs.without else ()),
-            *other_models.reference_caveats(inputs.references),
+            *inputs.others.caveats(),
             *reading_caveats(self._files),
             *shared_records_caveats(inputs.attacker, inputs.victim),
             *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
             *unvouched_caveats(self.request, self.audited),
-            *([NO_MEMBERS_CAVEAT] if inputs.victim and not self._members else []),
+            *([NO_MEMBERS_CAVEAT] if inputs.victim and not inputs.members else []),
         ]
 
 

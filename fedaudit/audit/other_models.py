@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,22 +19,18 @@ from fedaudit.federation.folder import Federation, is_federation
 from fedaudit.system.files import suggest_neighbour
 
 if TYPE_CHECKING:
-    import torch
-
     from fedaudit.audit.request import AuditRequest
     from fedaudit.federation.manifest import Round
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFiles:
-    """The paths of a client's model and of its records."""
-
-    adapter: Path
-    records: Path
+Facts = dict[str, object]
+"""Hashes of models and records on which answers depend, by name; empty without such models."""
 
 
-def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles]:
-    """Return the files of every client whose model and records are at hand, by client.
+def find_clients(
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
+) -> tuple[dict[str, ClientModel], Facts]:
+    """Return every client whose model and records are at hand, and the hashes of both.
 
     Records are those in the federation's folder, or else a given file with the client's name.
     Empty if no attack reads clients' models. Raises UsageError without a federation's round, and
@@ -41,22 +38,31 @@ def find_clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Cli
     """
     readers = attacks_with("reads_clients", among=request.attacks)
     if not readers:
-        return {}
+        return {}, {}
     federation, of_round = _audited_round(readers, "asks the clients' own models", audited)
-    record_paths = _record_paths(request, federation)
-    client_files = {
-        client: ClientFiles(adapter=federation.path / folder, records=record_paths[client])
+    records = _record_paths(request, federation)
+    paths = {
+        client: federation.path / folder
         for client, folder in sorted(of_round.clients.items())
-        if client in record_paths
+        if client in records
     }
-    if len(client_files) < 2:
+    if len(paths) < 2:
         raise InputError(
             f"{', '.join(readers)} tells clients apart: round {of_round.round} of "
             f"{federation.path} has {len(of_round.clients)} clients' models, and the "
-            f"records of {len(client_files)} of them are at hand; with --member, give files "
+            f"records of {len(paths)} of them are at hand; with --member, give files "
             "named after the clients."
         )
-    return client_files
+    models = {
+        client: ClientModel(
+            target=Target(name=f"client {client}", adapter=str(path)),
+            documents=reader.corpus(records[client], form).documents,
+        )
+        for client, path in paths.items()
+    }
+    hashes = {client: adapters.fingerprint(path, reader.sha256) for client, path in paths.items()}
+    of_records = {client: reader.sha256(records[client]) for client in paths}
+    return models, {"clients' adapters' SHA-256": hashes, "clients' records": of_records}
 
 
 def _audited_round(
@@ -81,109 +87,44 @@ def _record_paths(request: "AuditRequest", federation: Federation) -> dict[str, 
     return {**paths, **federation.record_files}
 
 
-def read_client_models(
-    client_files: Mapping[str, ClientFiles], form: PromptTemplate, reader: InputReader
-) -> dict[str, ClientModel]:
-    """Return the models and records of clients."""
-    return {
-        client: ClientModel(
-            target=Target(name=f"client {client}", adapter=str(files.adapter)),
-            documents=reader.corpus(files.records, form).documents,
-        )
-        for client, files in client_files.items()
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFiles:
-    """What is at hand of some clients' training in a round."""
-
-    view: Literal["client", "sum", "global"]
-    members: tuple[str, ...]
-    path: Path
-    """An adapter's folder, or the file of a sum."""
-    round: "Round"
-    records: Mapping[str, Path]
-    """By member, as far as they are at hand."""
-
-    def read(self) -> "Mapping[str, torch.Tensor]":
-        """Return the adapter's tensors, or the summed change."""
-        if self.view == "sum":
-            return secure_sums.read(self.path, self.members, self.round.round)
-        return adapters.read(self.path)
-
-
-def find_updates(request: "AuditRequest", audited: AuditTarget) -> list[UpdateFiles]:
-    """Return what the audited round shows of clients' training; empty if no attack inverts it.
+def find_updates(
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
+) -> tuple[list[RoundUpdate], Facts]:
+    """Return what the audited round shows of clients' training, and its hashes.
 
     These are the adapters of the clients whose records are at hand, if there are two or more; else
     the sums of secure aggregation; else the global adapter, which is a mean over the participants.
-    Raises UsageError without a federation's round.
+    Empty if no attack inverts updates. Raises UsageError without a federation's round.
     """
     readers = attacks_with("reads_updates", among=request.attacks)
     if not readers:
-        return []
+        return [], {}
     federation, of_round = _audited_round(readers, "inverts what clients make of a round", audited)
     known = _record_paths(request, federation)
-
-    def files(
-        view: Literal["client", "sum", "global"], members: Iterable[str], path: str
-    ) -> UpdateFiles:
-        names = tuple(sorted(members))
-        records = {name: known[name] for name in names if name in known}
-        return UpdateFiles(
-            view=view, members=names, path=federation.path / path, round=of_round, records=records
+    shown: list[tuple[Literal["client", "sum", "global"], Iterable[str], str]]
+    shown = [("client", (c,), path) for c, path in sorted(of_round.clients.items()) if c in known]
+    if len(shown) < 2:
+        shown = [("sum", members, path) for path, members in sorted(of_round.sums.items())]
+    updates: list[RoundUpdate] = []
+    hashes, records = dict[str, str](), dict[str, str]()
+    for view, names, name in shown or [("global", of_round.participants, of_round.adapter)]:
+        path, members = federation.path / name, tuple(sorted(names))
+        files = {member: known[member] for member in members if member in known}
+        update = RoundUpdate(
+            view=view,
+            round=of_round.round,
+            members=members,
+            read=partial(secure_sums.read, path, members, of_round.round)
+            if view == "sum"
+            else partial(adapters.read, path),
+            documents=[d for file in files.values() for d in reader.corpus(file, form).documents],
         )
-
-    clients = [files("client", (name,), path) for name, path in sorted(of_round.clients.items())]
-    if sum(bool(one.records) for one in clients) >= 2:
-        return [one for one in clients if one.records]
-    sums = [files("sum", members, path) for path, members in sorted(of_round.sums.items())]
-    return sums or [files("global", of_round.participants, of_round.adapter)]
-
-
-def read_updates(
-    found: Sequence[UpdateFiles], form: PromptTemplate, reader: InputReader
-) -> tuple[RoundUpdate, ...]:
-    """Return updates with their members' records."""
-    return tuple(
-        RoundUpdate(
-            view=one.view,
-            round=one.round.round,
-            members=one.members,
-            read=one.read,
-            documents=[
-                document
-                for path in one.records.values()
-                for document in reader.corpus(path, form).documents
-            ],
+        updates.append(update)
+        hashes[update.name] = (
+            reader.sha256(path) if view == "sum" else adapters.fingerprint(path, reader.sha256)
         )
-        for one in found
-    )
-
-
-def update_facts(found: Sequence[UpdateFiles], reader: InputReader) -> dict[str, object]:
-    """Return the facts about updates and their records that identify a run; empty without any."""
-    if not found:
-        return {}
-    hashes = {
-        "+".join(one.members): reader.sha256(one.path)
-        if one.view == "sum"
-        else adapters.fingerprint(one.path, reader.sha256)
-        for one in found
-    }
-    records = {name: reader.sha256(path) for one in found for name, path in one.records.items()}
-    return {"updates' SHA-256": hashes, "clients' records": records}
-
-
-def client_facts(client_files: Mapping[str, ClientFiles], reader: InputReader) -> dict[str, object]:
-    """Return the facts about clients' models and records that identify a run; empty without any."""
-    if not client_files:
-        return {}
-    every = client_files.items()
-    hashes = {client: adapters.fingerprint(files.adapter, reader.sha256) for client, files in every}
-    records = {client: reader.sha256(files.records) for client, files in every}
-    return {"clients' adapters' SHA-256": hashes, "clients' records": records}
+        records |= {member: reader.sha256(file) for member, file in files.items()}
+    return updates, {"updates' SHA-256": hashes, "clients' records": records}
 
 
 def find_rounds(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path]:
@@ -226,12 +167,7 @@ def find_participation(
     return took_part if known and len(set(took_part.values())) == 2 else {}
 
 
-def round_targets(adapter_paths: Mapping[int, Path]) -> dict[int, Target]:
-    """Return a target for the model of each round."""
-    return {n: Target(name=f"round {n}", adapter=str(path)) for n, path in adapter_paths.items()}
-
-
-def round_facts(adapter_paths: Mapping[int, Path], reader: InputReader) -> dict[str, object]:
+def round_facts(adapter_paths: Mapping[int, Path], reader: InputReader) -> Facts:
     """Return the facts about earlier rounds' models that identify a run; empty without any."""
     hashes = {
         str(n): adapters.fingerprint(path, reader.sha256) for n, path in adapter_paths.items()
@@ -386,22 +322,6 @@ def _owner(digest: str, federation: Federation) -> str:
     return next((client for client, data in files.items() if hashes.get(data) == digest), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRun:
-    """A reference federation's folder, its last global model, and its clients' texts."""
-
-    path: Path
-    adapter: Path
-    sha256: str
-    """The fingerprint of its adapter."""
-    texts: frozenset[str]
-
-    def model(self) -> ReferenceModel:
-        """Return the model, with the texts on which it was trained."""
-        target = Target(name=f"reference {self.path}", adapter=str(self.adapter))
-        return ReferenceModel(target=target, texts=self.texts)
-
-
 def check_references(request: "AuditRequest") -> None:
     """Raise UsageError if no attack reads reference models, and for a folder given twice."""
     named = request.reference_paths
@@ -419,38 +339,43 @@ def check_references(request: "AuditRequest") -> None:
 
 def find_references(
     request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
-) -> list[ReferenceRun]:
-    """Return the reference federations that the user gave.
+) -> tuple[list[ReferenceModel], Facts]:
+    """Return the last global models of the reference federations that the user gave, and hashes.
 
     Raises UsageError if no adapter is audited, and InputError for a folder that is not a complete
     federation on the same base with its clients' records, or that is the audited one.
     """
     if not request.reference_paths:
-        return []
+        return [], {}
     if audited.adapter is None or audited.deployment:
         raise UsageError(
             "--reference needs an adapter or a federation's global adapter as the target."
         )
     audited_sha256 = adapters.fingerprint(audited.adapter, reader.sha256)
-    return [
-        _open_reference(path, audited, audited_sha256, form, reader)
-        for path in request.reference_paths
-    ]
+    models, hashes = [], {}
+    for path in request.reference_paths:
+        federation = _open_reference(path, audited, reader)
+        _, adapter = federation.adapter()
+        if (digest := adapters.fingerprint(adapter, reader.sha256)) == audited_sha256:
+            raise InputError(
+                f"--reference {path} is the audited federation itself: it says nothing about "
+                "itself."
+            )
+        files = federation.record_files
+        if without := [c.id for c in federation.manifest.clients if c.id not in files]:
+            raise InputError(
+                f"{federation.path} does not hold the records of {without[0]}: which records it "
+                "was trained on is not known."
+            )
+        every = (d for file in files.values() for d in reader.corpus(file, form).documents)
+        texts = frozenset(document.text for document in every if not document.is_prompt)
+        target = Target(name=f"reference {path}", adapter=str(adapter))
+        models.append(ReferenceModel(target=target, texts=texts))
+        hashes[str(path)] = digest
+    return models, {"references' SHA-256": hashes}
 
 
-def reference_caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
-    """Yield the caveats about reference federations, if there are any."""
-    if runs:
-        yield (
-            f"references: {len(runs):,} federations were compared with. Whether a record was in "
-            "one is judged by its text in the clients' files; whether they were trained as the "
-            "target was is not checked."
-        )
-
-
-def _open_reference(
-    path: Path, audited: AuditTarget, audited_sha256: str, form: PromptTemplate, reader: InputReader
-) -> ReferenceRun:
+def _open_reference(path: Path, audited: AuditTarget, reader: InputReader) -> Federation:
     if not is_federation(path):
         hint = "" if path.exists() else suggest_neighbour(path)
         raise InputError(f"--reference {path} is not a federation's folder.{hint}")
@@ -459,25 +384,70 @@ def _open_reference(
         raise InputError(f"{path} is not finished: give its simulate command again.")
     if audited.base_sha256 and federation.manifest.base.sha256 != audited.base_sha256:
         raise InputError(f"{path} is of another base than what is audited.")
-    _, adapter = federation.adapter()
-    if (digest := adapters.fingerprint(adapter, reader.sha256)) == audited_sha256:
-        raise InputError(
-            f"--reference {path} is the audited federation itself: it says nothing about itself."
+    return federation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherModels:
+    """All models that an audit's attacks ask beside the audited one and its base."""
+
+    clients: Mapping[str, ClientModel]
+    updates: Sequence[RoundUpdate]
+    references: Sequence[ReferenceModel]
+    rounds: Mapping[int, Target]
+    took_part: Mapping[int, bool]
+    without: CounterfactualRun | None
+    strangers: int
+    """The number of tried records that are not known to belong to a client left out."""
+    facts: Facts
+
+    def add_to(self, context: AttackContext) -> AttackContext:
+        """Return `context` with these models."""
+        context = replace(
+            context,
+            clients=self.clients,
+            updates=self.updates,
+            references=tuple(self.references),
+            rounds=self.rounds,
+            took_part=self.took_part,
         )
-    files = federation.record_files
-    if without := [c.id for c in federation.manifest.clients if c.id not in files]:
-        raise InputError(
-            f"{federation.path} does not hold the records of {without[0]}: which records it was "
-            "trained on is not known."
-        )
-    every = (
-        document for file in files.values() for document in reader.corpus(file, form).documents
+        return self.without.add_to(context) if self.without else context
+
+    def caveats(self) -> Iterator[str]:
+        """Yield the caveats about counterfactual and references, if there are any."""
+        if self.without:
+            yield from self.without.caveats(self.strangers)
+        if self.references:
+            yield (
+                f"references: {len(self.references):,} federations were compared with. Whether a "
+                "record was in one is judged by its text in the clients' files; whether they were "
+                "trained as the target was is not checked."
+            )
+
+
+def find_others(
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, reader: InputReader
+) -> OtherModels:
+    """Return the models that the request's attacks read; raises what the functions above raise."""
+    without = find_counterfactual(request, audited, reader)
+    clients, client_facts = find_clients(request, audited, form, reader)
+    updates, update_facts = find_updates(request, audited, form, reader)
+    rounds = find_rounds(request, audited)
+    references, reference_facts = find_references(request, audited, form, reader)
+    tried = reader.corpus(request.victim_path or request.input_path, form).documents
+    return OtherModels(
+        clients=clients,
+        updates=updates,
+        references=references,
+        rounds={n: Target(name=f"round {n}", adapter=str(path)) for n, path in rounds.items()},
+        took_part=find_participation(request, audited, rounds),
+        without=without,
+        strangers=without.check(tried, audited, form, reader) if without else 0,
+        facts={
+            **({"counterfactual's SHA-256": without.sha256} if without else {}),
+            **client_facts,
+            **update_facts,
+            **round_facts(rounds, reader),
+            **reference_facts,
+        },
     )
-    texts = frozenset(document.text for document in every if not document.is_prompt)
-    return ReferenceRun(path=path, adapter=adapter, sha256=digest, texts=texts)
-
-
-def reference_facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:
-    """Return the facts about references that identify a run; empty without references."""
-    hashes = {str(run.path): run.sha256 for run in runs}
-    return {"references' SHA-256": hashes} if runs else {}

@@ -39,16 +39,13 @@ def find(federation, *references, target=None, attacks=("membership",)):
 
 
 def test_what_a_federation_was_trained_on_is_read(federation, other):
-    assert find(federation) == []
-    found = find(federation, other)
+    assert find(federation) == ([], {})
+    [model], facts = find(federation, other)
     form = open_federation(other).template
-    [run] = found
-    model = run.model()
     assert model.target.adapter == str(other / "rounds/001/global")
     texts = {d.text for k in (0, 1) for d in corpus.read(other / f"data/c{k}.jsonl", form)}
     assert model.texts == texts
-    assert other_models.reference_facts(found)["references' SHA-256"].keys() == {str(other)}
-    assert "1 federations were compared with" in next(other_models.reference_caveats(found))
+    assert facts["references' SHA-256"].keys() == {str(other)}
 
 
 def test_what_is_refused(federation, other, tmp_path):
@@ -93,6 +90,7 @@ def test_the_whole_audit(federation, other, tmp_path, monkeypatch, capfd):
     assert shown.code in (0, 1, 7), shown
     report = json.loads((tmp_path / "out/report.json").read_text())
     validate(report)
+    assert any("1 federations were compared with" in limit for limit in report["limits"])
     found = [r for r in report["measurements"] if r["scope"].get("score") == "lira"]
     assert {r["scope"]["estimator"]: r["value"] for r in found} == {"online": None, "offline": None}
     assert report["run"]["config"]["reference_folders"] == [str(other)]
