@@ -4,35 +4,6 @@
 module below holds a name may change; to change what it means takes a new major version (before 1.0
 a new minor one). No module here imports anything else of fedaudit, nor torch.
 
-* `abilities`: What may be asked of an engine: all of it of a model in memory, less of a server
-  over HTTP.
-* `attribution`: What attribution is: telling which clients trained on watermarked documents.
-* `completion`: What the verdict on completions asks of an attack that lets a model complete
-  training records.
-* `cost`: What an attack will ask of a model, counted before it runs.
-* `defense`: What a defence is: its stages from a client's documents to how the deployed model
-  answers.
-* `engine`: What an engine is: it continues prompts, scores texts and computes exact probabilities.
-* `errors`: What can go wrong, and the exit code each becomes.
-* `estimates`: An estimate, that of a rate, and that of a difference: what all may need beside a
-  number.
-* `hooks`: The hooks a plugin package may implement; each returns a list of classes.
-* `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
-* `kind`: A kind of number: how the verdict judges it and what reports say of it, in one class.
-* `plugin`: What a plugin is, and what it may ask of the core.
-* `policy`: The limits that a policy sets for an audit, and how certain the evidence must be.
-* `progress`: How long work tells of itself.
-* `records`: Every frozen record that rooms hand to each other: values only, nothing heavy
-  imported.
-* `scripts`: The scripts that a text is written in, and which of them put no spaces between words.
-* `secure_aggregation`: What secure aggregation is: a server learns sums over sets of clients and
-  nothing else.
-* `target_sets`: The sets of strings that rows of an extraction count: the values of `scope.set`.
-* `templates`: Prompt templates: how instruction, input and output become the text that is trained
-  on.
-* `watermark`: What a watermark is: it marks documents so that a model trained on them is
-  recognised.
-
 Beside the list, a plugin may use the kits in `KITS`: packages that save it work. They may change in
 any release, and the change log then says so. Everything else is internal.
 """

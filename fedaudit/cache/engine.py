@@ -75,20 +75,16 @@ class CachingEngine(EngineWrapper):
             sizes=[request.samples * request.max_new_tokens for request in requests],
             ask=ask,
             fits=lambda request, answer: _is_completion(request.samples, answer),
+            empty=lambda request: ([""] * request.samples, []),
             progress=progress,
         )
-        return [
-            Completion(tuple(answer[0]), tuple(map(tuple, answer[1])))
-            if answer
-            else Completion(("",) * request.samples)
-            for request, answer in zip(requests, answers, strict=True)
-        ]
+        return [Completion(tuple(texts), tuple(map(tuple, tokens))) for texts, tokens in answers]
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence."""
-        answers = self._answer(
+        return self._answer(
             ("score", *_target_key(target)),
             sequences,
             prompts=sequences,
@@ -97,12 +93,9 @@ class CachingEngine(EngineWrapper):
                 target, [sequences[index] for index in asked], progress=progress
             ),
             fits=_is_score_row,
+            empty=_zeros,
             progress=progress,
         )
-        return [
-            _zeros(sequence) if answer is None else answer
-            for sequence, answer in zip(sequences, answers, strict=True)
-        ]
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
@@ -124,12 +117,10 @@ class CachingEngine(EngineWrapper):
             sizes=list(map(len, sequences)),
             ask=ask,
             fits=_is_statistics,
+            empty=lambda sequence: [*[_zeros(sequence)] * 3, [False] * len(_zeros(sequence))],
             progress=progress,
         )
-        return [
-            _empty_statistics(sequence) if answer is None else TokenStatistics(*answer)
-            for sequence, answer in zip(sequences, answers, strict=True)
-        ]
+        return [TokenStatistics(*answer) for answer in answers]
 
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
@@ -146,20 +137,18 @@ class CachingEngine(EngineWrapper):
             scored = self.engine.score_groups(target, missing, progress=progress)
             return [row for rows in scored for row in rows]
 
-        answers = self._answer(
+        rows = self._answer(
             ("groups", *_target_key(target)),
             sequences,
             prompts=[groups[number][0] for number in group_of],
             sizes=list(map(len, sequences)),
             ask=ask,
             fits=_is_score_row,
+            empty=_zeros,
             progress=progress,
         )
-        rows = iter(
-            _zeros(sequence) if answer is None else answer
-            for sequence, answer in zip(sequences, answers, strict=True)
-        )
-        return [list(islice(rows, len(group))) for group in groups]
+        left = iter(rows)
+        return [list(islice(left, len(group))) for group in groups]
 
     def _answer(
         self,
@@ -170,9 +159,10 @@ class CachingEngine(EngineWrapper):
         sizes: Sequence[int],
         ask: Callable[[Sequence[int], Progress], list[Any]],
         fits: Callable[[Item, Any], bool],
+        empty: Callable[[Item], Any],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answer to every question; None for questions of another shard.
+        """Return the answer to every question; an `empty` one to questions of another shard.
 
         `sizes` are the tokens of each question; `ask` answers those with the given indices, `fits`
         tells whether a value from the cache is a valid answer to a question.
@@ -202,7 +192,10 @@ class CachingEngine(EngineWrapper):
                     answers[index] = known[digest]
             done += size
             progress(done, total)
-        return answers
+        return [
+            empty(question) if answer is None else answer
+            for question, answer in zip(questions, answers, strict=True)
+        ]
 
 
 def _batches(questions: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -242,12 +235,6 @@ def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
         and len(answer) == max(0, len(sequence) - 1)
         and all(type(score) is float and score <= ROUNDING for score in answer)
     )
-
-
-def _empty_statistics(sequence: Sequence[int]) -> TokenStatistics:
-    """Return statistics that are all zero, for a text that belongs to another shard."""
-    zeros = _zeros(sequence)
-    return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
 
 
 def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:

@@ -7,7 +7,7 @@ import typer
 
 from fedaudit.cli.audit_runner import make_request, options, watching
 from fedaudit.cli.console import VERDICT_CODES, print_note, print_report, print_text
-from fedaudit.cli.options import Quiet, Reveal, Settings, json_to_write, takes_options
+from fedaudit.cli.options import Json, Quiet, Reveal, Settings, takes_options
 from fedaudit.joint.request import JointRequest
 
 if TYPE_CHECKING:
@@ -111,12 +111,7 @@ def count(
 
 def report(
     folder: Folder,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", help="Also write the report to this JSON file.", callback=json_to_write
-        ),
-    ] = None,
+    json: Json = None,
 ) -> int:
     """Show all members' results as one report.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.config.options import build
@@ -55,15 +56,6 @@ class Combined:
         yield f"all members: {self.status}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Counts:
-    """The part of a report that a member sent."""
-
-    measurements: Sequence[Measurement]
-    findings: Sequence[Finding] = ()
-    limits: Sequence[str] = ()
-
-
 def combine(folder: Path) -> Combined:
     """Return the members' results, whose files are in `folder`, as one.
 
@@ -80,7 +72,7 @@ def combine(folder: Path) -> Combined:
     terms = next(iter(commitments.values())).body["terms"]
     attack = terms["attack"]["name"]
 
-    def report_of(members: Sequence[_Counts], notes: Sequence[str] = ()) -> Report:
+    def report_of(members: Sequence[Result], notes: Sequence[str] = ()) -> Report:
         return build_report(
             command="joint",
             name=run_id(fingerprints(commitments)),
@@ -158,7 +150,7 @@ def _judge(report: Report, most: int) -> str:
 
 def _read_counts(
     name: str, result: Mapping[str, Any], attack: str, others: Collection[str]
-) -> _Counts:
+) -> Result:
     """Return what a member counted.
 
     Raises InputError unless every row is of its own strings, and of what another member drew of
@@ -181,18 +173,18 @@ def _read_counts(
             raise InputError(f"row {number} came before")
     if lacking := sorted({*others} - {row.scope["attacker"] for row in rows.values()}):
         raise InputError(f"they lack {', '.join(lacking)}")
-    return _Counts(
-        measurements=[*rows.values()],
-        findings=[_finding(one, name, attack) for one in result["findings"]],
-        limits=[f"{name}: {limit}" for limit in result["limits"]],
+    return Result(
+        measurements=tuple(rows.values()),
+        findings=tuple(_finding(one, name, attack) for one in result["findings"]),
+        limits=tuple(f"{name}: {limit}" for limit in result["limits"]),
     )
 
 
-def _no_counts(name: str, why: str, attack: str, others: Collection[str]) -> _Counts:
+def _no_counts(name: str, why: str, attack: str, others: Collection[str]) -> Result:
     """Return the rows that say that what each other member drew of `name` was not measured."""
     scope = {"source": NEW, "set": EXCLUSIVE, "victim": name}
-    return _Counts(
-        measurements=[
+    return Result(
+        measurements=tuple(
             Measurement.missing(
                 f"{name}: {why}",
                 kind="extraction",
@@ -201,7 +193,7 @@ def _no_counts(name: str, why: str, attack: str, others: Collection[str]) -> _Co
                 scope={**scope, "attacker": other},
             )
             for other in sorted(others)
-        ]
+        )
     )
 
 

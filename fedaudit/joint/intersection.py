@@ -56,7 +56,8 @@ def _padded(keys: "Bin", size: int) -> list[str]:
     return [*(key.hex() for key in keys.tolist()), *random_ones]
 
 
-def _library() -> Any:
+def library() -> Any:
+    """Return OpenMined's library; raises UsageError unless it is installed."""
     try:
         import private_set_intersection.python as psi
     except ImportError:
@@ -64,11 +65,6 @@ def _library() -> Any:
             "fedaudit joint needs OpenMined's PSI library: pip install 'fedaudit[joint]'."
         ) from None
     return psi
-
-
-def check_library() -> None:
-    """Raise UsageError unless the library is installed."""
-    _library()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +76,11 @@ class Holder:
     @classmethod
     def new(cls) -> "Holder":
         """Return a holder with a new secret."""
-        return cls(_library().server.CreateWithNewKey(True).GetPrivateKeyBytes())
+        return cls(library().server.CreateWithNewKey(True).GetPrivateKeyBytes())
 
     def setup(self, elements: Elements) -> list[bytes]:
         """Return the padded and encrypted set, bin by bin."""
-        psi, server, size = _library(), self._server(), padded_bin(elements)
+        psi, server, size = library(), self._server(), padded_bin(elements)
         rate = false_positives(size)
         return [
             server.CreateSetupMessage(
@@ -110,7 +106,7 @@ class Holder:
             raise InputError(f"A request cannot be answered: {error}.") from None
 
     def _server(self) -> Any:
-        return _library().server.CreateFromKey(self.secret, True)
+        return library().server.CreateFromKey(self.secret, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class Asker:
     @classmethod
     def new(cls) -> "Asker":
         """Return an asker with a new secret."""
-        return cls(_library().client.CreateWithNewKey(True).GetPrivateKeyBytes())
+        return cls(library().client.CreateWithNewKey(True).GetPrivateKeyBytes())
 
     def request(self, elements: Elements) -> list[bytes]:
         """Return the padded and encrypted elements, bin by bin, for any number of holders."""
@@ -147,13 +143,13 @@ class Asker:
         return frozenset(found)
 
     def _client(self) -> Any:
-        return _library().client.CreateFromKey(self.secret, True)
+        return library().client.CreateFromKey(self.secret, True)
 
 
 def _parse(kind: str, content: bytes) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
-        return getattr(_library(), kind).FromString(content)
+        return getattr(library(), kind).FromString(content)
     except DecodeError:
         raise InputError(f"What should be a {kind} of the PSI library is something else.") from None

@@ -23,7 +23,7 @@ from fedaudit.joint import exchange
 from fedaudit.joint.elements import BINS, Elements
 from fedaudit.joint.exchange import ASK, COMMIT, Message
 from fedaudit.joint.inputs import JointInputs, attack_of, resolve
-from fedaudit.joint.intersection import Asker, Holder, check_library, padded_bin
+from fedaudit.joint.intersection import Asker, Holder, library, padded_bin
 from fedaudit.joint.keys import asked_keys
 from fedaudit.joint.request import JointRequest
 from fedaudit.metrics.extraction import victim_exclusive
@@ -138,7 +138,7 @@ class Member:
 def commit(folder: Path, name: str, request: JointRequest, key: Path) -> Path:
     """Begin a member's part in `folder`; return the file that all others need."""
     exchange.check_name(name)
-    check_library()
+    library()  # which may not be installed
     attestation.private_key(key)
     check_free(folder / exchange.PRIVATE, "a member's secrets")
     exchange.check_place(folder, COMMIT, name)
