@@ -153,5 +153,10 @@ def fingerprint(audited: AuditTarget, sha256: Callable[[Path], str] = sha256) ->
         return None
     if not audited.deployment:
         return adapters.fingerprint(folder, sha256)
+    return deployment_fingerprint(folder, sha256)
+
+
+def deployment_fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
+    """Return one SHA-256 of what a client deployed, its keys left out."""
     paths = [path for name in ("*.safetensors", adapters.CONFIG) for path in folder.rglob(name)]
     return hash_files({path.relative_to(folder).as_posix(): sha256(path) for path in paths})

@@ -9,6 +9,7 @@ from typing import Any
 from fedaudit.api.cost import Cost, Counts
 from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import Document, GenerationRequest, Target
+from fedaudit.audit import access
 from fedaudit.audit.attacks import AttackInputs
 from fedaudit.audit.exposure import ExposureInputs
 from fedaudit.audit.input_files import InputFile
@@ -63,7 +64,7 @@ def cost_of(inputs: Inputs[Any]) -> Cost:
             tried=len(inputs.tried.documents),
             held_out=held_out,
             has_victim=inputs.victim is not None,
-            rounds=len(inputs.rounds) if inputs.took_part else 0,
+            rounds=len(inputs.others.rounds) if inputs.others.took_part else 0,
         )
         return attacks_cost(request.attacks, request.options, counts)
     if isinstance(inputs, MemorizationInputs):
@@ -116,6 +117,16 @@ class Speed:
     def seconds(self, cost: Cost, models: int = 2) -> float:
         """Return the maximum seconds a step takes on `models` models: answers may end early."""
         return models * (cost.tokens * self.token + cost.scored * self.text)
+
+
+def speed_here(inputs: Inputs[Any], documents: Sequence[Document]) -> Speed | None:
+    """Return the speed of the audited model on this machine; None without documents to try."""
+    if not documents:
+        return None
+    audited = inputs.audited
+    engine, _ = access.load_engine(audited, inputs.form, inputs.request)
+    target = Target(name="base") if audited.deployment else audited.tuned
+    return try_speed(engine, target, documents)
 
 
 def try_speed(engine: Engine, target: Target, documents: Sequence[Document]) -> Speed:

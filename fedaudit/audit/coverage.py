@@ -55,52 +55,42 @@ def coverage(
     whether the audited model is itself a client's update.
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
-    rows = list(measurements)
+    every = list(measurements)
     # An attack that could not be run has a row without a number, which may belong to no class.
-    left_out = {row.plugin: row.reason for row in rows if row.value is None} | dict(left_out)
-    for row in rows:
+    left_out = {row.plugin: row.reason for row in every if row.value is None} | dict(left_out)
+    for row in every:
         if (name := class_of(row)) and row.scope.get("source") not in CONTROLS:
             of_class[name].append(row)
-    return [
-        _row(name, rows, left_out, context, updates=updates, audits_update=audits_update)
-        for name, rows in of_class.items()
-    ]
-
-
-def _row(
-    name: str,
-    rows: list[Measurement],
-    left_out: Mapping[str, str],
-    context: ReleaseContext,
-    *,
-    updates: bool,
-    audits_update: bool,
-) -> dict[str, Any]:
-    measured_rows = [row for row in rows if row.value is not None]
-    plugins = sorted({row.plugin for row in measured_rows})
-    access = {"text"} if plugins else set[str]()
-    access |= {ACCESS[plugin] for plugin in plugins if plugin in ACCESS}
-    if plugins and all(plugin in ACCESS for plugin in plugins):
-        access.discard("text")
-    if plugins and audits_update:
-        access.add("updates")
-    beyond = context.beyond(access)
-    caveat = (
-        f"uses {', '.join(beyond)}, which the declared release ({context.release}) does not give"
-        if beyond
-        else ""
-    )
-    status, reason = ("run", caveat) if plugins else _missing(name, rows, left_out, updates=updates)
-    return {
-        "class": name,
-        "edpb": EDPB[name],
-        "status": status,
-        "by": plugins,
-        "access": sorted(access),
-        "knowledge": sorted({KNOWLEDGE[plugin] for plugin in plugins if plugin in KNOWLEDGE}),
-        "n": max((row.n for row in measured_rows if row.n is not None), default=None),
-        "reason": reason,
-    }
+    table = []
+    for name, rows in of_class.items():
+        measured_rows = [row for row in rows if row.value is not None]
+        plugins = sorted({row.plugin for row in measured_rows})
+        access = {ACCESS.get(plugin, "text") for plugin in plugins}
+        if plugins and audits_update:
+            access.add("updates")
+        beyond = context.beyond(access)
+        caveat = (
+            f"uses {', '.join(beyond)}, which the declared release ({context.release}) does not "
+            "give"
+            if beyond
+            else ""
+        )
+        status, reason = (
+            ("run", caveat) if plugins else _missing(name, rows, left_out, updates=updates)
+        )
+        table.append(
+            {
+                "class": name,
+                "edpb": EDPB[name],
+                "status": status,
+                "by": plugins,
+                "access": sorted(access),
+                "knowledge": sorted({KNOWLEDGE[p] for p in plugins if p in KNOWLEDGE}),
+                "n": max((row.n for row in measured_rows if row.n is not None), default=None),
+                "reason": reason,
+            }
+        )
+    return table
 
 
 def _missing(

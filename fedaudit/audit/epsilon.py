@@ -24,6 +24,7 @@ from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
+from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.federation.folder import Federation, is_federation
 from fedaudit.metrics.privacy import epsilon_audit
@@ -357,9 +358,8 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
 
     def annotate_files(self) -> Sequence[InputFile]:
         """Return the coin file, which needs no annotation."""
-        path = self.request.coins
-        digest = self.inputs.digests[path]
-        return [InputFile(path=path, documents=self._documents, sha256=digest)]
+        path, digests = self.request.coins, self.inputs.digests
+        return [InputFile(path=path, documents=self._documents, sha256=digests[path])]
 
     @property
     def _coins(self) -> CoinSet:
@@ -461,9 +461,6 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
         self, engine: Engine, audited: AuditTarget, source: str
     ) -> Mapping[str, list[float]]:
         """Return the weights of the canaries' gradients in the client's updates."""
-        from fedaudit.audit import canary_scores
-        from fedaudit.engine.local import LocalEngine
-
         if audited.federation is None or not isinstance(engine, LocalEngine):
             raise UsageError(NO_GRADIENTS)
         return {

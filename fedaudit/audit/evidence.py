@@ -97,20 +97,11 @@ def _evidence(finding: Finding, mask: Mask) -> dict[str, Any]:
     top = mask(str(table.pop(TEXT))) if TEXT in table else {}
     safe = {name: value for name, value in table.items() if name in finding.safe}
     unsafe = {name: value for name, value in table.items() if name not in finding.safe}
-    return {**safe, **_mask_value(unsafe, mask), **top}
 
+    def mask_key(key: str) -> str:
+        return key if _KEY.fullmatch(key) else spell_mask(mask(key))
 
-def _mask_value(value: Any, mask: Mask) -> Any:
-    """Return a JSON value with every string masked, and every key that is not an identifier."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {_key(key, mask): _mask_value(item, mask) for key, item in value.items()}
-    return [_mask_value(item, mask) for item in value] if isinstance(value, list) else value
-
-
-def _key(key: str, mask: Mask) -> str:
-    return key if _KEY.fullmatch(key) else spell_mask(mask(key))
+    return {**safe, **_map_strings(unsafe, mask, mask_key), **top}
 
 
 def _fold_text(text: str) -> str:
@@ -168,7 +159,9 @@ def _rewrite_result(result: ResultT, write: Write) -> ResultT:
 
 def _row(row: Measurement, write: Write) -> Measurement:
     scope = {
-        write(name): value if name in FIXED else _map_strings(value, write)
+        write(name): value
+        if name in FIXED
+        else _map_strings(to_plain(value, "value"), write, write)
         for name, value in row.scope.items()
     }
     return replace(row, plugin=write(row.plugin), reason=write(row.reason), scope=scope)
@@ -181,20 +174,21 @@ def _finding(finding: Finding, write: Write) -> Finding:
         label=write(finding.label),
         measurement=write(finding.measurement),
         evidence={
-            name: _map_strings(value, write) if name in finding.safe else value
+            name: _map_strings(to_plain(value, "value"), write, write)
+            if name in finding.safe
+            else value
             for name, value in finding.evidence.items()
         },
     )
 
 
-def _map_strings(value: Any, write: Write) -> Any:
-    """Return a JSON value with `write` applied to every string and key."""
-    value = to_plain(value, "value")
+def _map_strings(value: Any, text: Callable[[str], Any], key: Write) -> Any:
+    """Return a JSON value with `text` applied to every string, and `key` to every key."""
     if isinstance(value, str):
-        return write(value)
+        return text(value)
     if isinstance(value, dict):
-        return {write(key): _map_strings(item, write) for key, item in value.items()}
-    return [_map_strings(item, write) for item in value] if isinstance(value, list) else value
+        return {key(name): _map_strings(item, text, key) for name, item in value.items()}
+    return [_map_strings(item, text, key) for item in value] if isinstance(value, list) else value
 
 
 def write_revealed_leaks(leaks: Iterable[Mapping[str, str]], path: Path) -> None:

@@ -9,13 +9,14 @@ a sample.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.plugin import Result
-from fedaudit.api.records import Document, Finding, Measurement, Target
+from fedaudit.api.records import Document, Finding, Measurement, Severity, Target
 from fedaudit.audit import preflight
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, resolve_target
@@ -81,6 +82,7 @@ KIND, PLUGIN = "exposure", "canary"
 TUNED, BASE = "tuned", "base"
 FIT_FROM = canary_exposure.FIT_FROM
 EXACT, SAMPLED, EXTRAPOLATED = "exact", "sampled", "extrapolated"
+_row = partial(Measurement, kind=KIND, plugin=PLUGIN)
 
 Scored = Mapping[str, Sequence[ScoredCanary]]
 """The scored canaries of each model, by scope.source."""
@@ -147,14 +149,8 @@ def _rows(
         chance=1 / size,
         baseline=sum(map(is_maximal, base)) / len(base) if base else None,
     )
-    yield Measurement(
-        kind=KIND,
-        plugin=PLUGIN,
-        metric="p_value",
-        value=canary_exposure.chance_p_value(values, size),
-        n=len(canaries),
-        scope=scope,
-    )
+    p_value = canary_exposure.chance_p_value(values, size)
+    yield _row(metric="p_value", value=p_value, n=len(canaries), scope=scope)
     if not is_exact and size > FIT_FROM:
         fitted = [_extrapolated(canary, bits) for canary in canaries]
         fitted_base = [_extrapolated(canary, bits) for canary in base]
@@ -181,9 +177,7 @@ def _mean(
     """Return the row of a mean exposure; it has no interval for a single secret."""
     estimate: Estimate = bootstrap_mean(values, seed=seed)
     is_single = len(values) < 2
-    return Measurement(
-        kind=KIND,
-        plugin=PLUGIN,
+    return _row(
         metric="exposure",
         value=estimate.value,
         low=None if is_single else estimate.low,
@@ -217,12 +211,13 @@ def exposure_findings(
         if (p := 2**-bits) > LISTED:
             continue
         name = f"{PLUGIN}-{number:04d}"
+        severity: Severity = "high" if is_maximal(scored_canary) else "medium"
+        if p * len(planted) > FAMILY_LEVEL:
+            severity = "unverified"
         listed_findings.append(
             Finding(
                 id=name,
-                severity=_severity(scored_canary)
-                if p * len(planted) <= FAMILY_LEVEL
-                else "unverified",
+                severity=severity,
                 label=LABEL,
                 measurement=f"{PLUGIN} exposure",
                 evidence={
@@ -245,10 +240,6 @@ def exposure_findings(
             }
         )
     return listed_findings, plain
-
-
-def _severity(scored_canary: ScoredCanary) -> Literal["high", "medium"]:
-    return "high" if is_maximal(scored_canary) else "medium"
 
 
 FIT_LEVEL = 0.01
@@ -300,9 +291,8 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
 
     def annotate_files(self) -> Sequence[InputFile]:
         """Return the canary file, which needs no annotation."""
-        path = self.request.canaries
-        digest = self.inputs.digests[path]
-        return [InputFile(path=path, documents=self._documents, sha256=digest)]
+        path, digests = self.request.canaries, self.inputs.digests
+        return [InputFile(path=path, documents=self._documents, sha256=digests[path])]
 
     @property
     def _canaries(self) -> CanarySet:

@@ -126,13 +126,11 @@ def make_plan(
         raise unknown_name_error("attack", unknown[0], offered)
     if attacks and not material.prefixes:
         raise UsageError(f"The attack {attacks[0]} needs the attacker's documents: --prefixes.")
-    left_out = {name: why for name, why in _left_out(material, quick=quick) if name not in attacks}
-    steps = {
-        STEPS[type(request)]: resolve(request, reader)
-        for request in _requests(
-            material, _Fields(common, chosen), commitment, attacks, quick=quick
-        )
-    }
+    impossible = dict(_left_out(material, quick=quick))
+    left_out = {name: why for name, why in impossible.items() if name not in attacks}
+    fields = _Fields(common, chosen)
+    requests = _requests(material, impossible, fields, commitment, attacks, quick=quick)
+    steps = {STEPS[type(request)]: resolve(request, reader) for request in requests}
     if not steps:
         raise UsageError(
             "Nothing can be asked of this model with what is at hand: name --prefixes."
@@ -162,17 +160,17 @@ class _Fields:
 
 
 def _requests(
-    material: Material, fields: _Fields, commitment: str, further: Sequence[str], *, quick: bool
+    material: Material,
+    left_out: Mapping[str, str],
+    fields: _Fields,
+    commitment: str,
+    further: Sequence[str],
+    *,
+    quick: bool,
 ) -> Iterator[AuditRequest]:
-    """Yield the requests that the available material allows."""
-    every = (
-        len(material.clients) > 1
-        and not quick
-        and not material.narrowed
-        and not material.audited.deployment
-    )
+    """Yield the requests for all that is not `left_out`, and for `further` attacks."""
     if material.prefixes:
-        planned = _attacks(material, pairs=every, quick=quick)
+        planned = _attacks(material, left_out, quick=quick)
         attacks = tuple(dict.fromkeys((*planned, *further)))
         yield ExtractionRequest(
             **fields.request_fields(*attacks),
@@ -188,7 +186,7 @@ def _requests(
             data=data,
             attacker=material.prefixes if material.victim else None,
         )
-    if every:
+    if "pairs" not in left_out:
         yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(
             **fields.adapter_request_fields(),
@@ -196,22 +194,24 @@ def _requests(
             protocol=Protocol(sample=SAMPLE),
             shorter=True,
         )
-    if material.canaries and not material.audited.deployment:
+    if material.canaries and "canaries" not in left_out:
         yield ExposureRequest(
             **fields.adapter_request_fields(), canaries=material.canaries, commitment=commitment
         )
 
 
-def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]:
-    """Return the attacks on one victim that the available material allows."""
+def _attacks(material: Material, left_out: Mapping[str, str], *, quick: bool) -> list[str]:
+    """Return the attacks on one victim; those on every pair of clients have a step of their own."""
     if material.victim is None:
-        return ("contextual",)
-    attacks = [*([] if pairs else ["contextual"]), "verbatim"]
-    attacks += ["membership"] if material.held_out else []
-    attacks += [] if quick else ["untargeted", "benign"]
-    attacks += ["gate"] if material.audited.deployment else []
-    attacks += [] if _no_updates(material) else ["reconstruction"]
-    return tuple(attacks)
+        return ["contextual"]
+    possible = (
+        *(["contextual"] if "pairs" in left_out else []),
+        *("verbatim", "membership"),
+        *([] if quick else ["untargeted", "benign"]),
+        *(["gate"] if material.audited.deployment else []),
+        *([] if _no_updates(material) else ["reconstruction"]),
+    )
+    return [name for name in possible if name not in left_out]
 
 
 def _no_updates(material: Material) -> str:
@@ -259,17 +259,14 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     if material.audited.federation and (why := _no_updates(material)):
         yield "reconstruction", why
     if len(material.clients) < 2:
-        yield "pairs", "the documents of fewer than two clients are at hand"
-        yield "memorization", "the documents of fewer than two clients are at hand"
+        alone = "the documents of fewer than two clients are at hand"
     elif material.audited.deployment:
-        yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
-        yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
-    elif material.narrowed:
-        yield "pairs", material.narrowed
-        yield "memorization", material.narrowed
-    elif quick:
-        yield "pairs", "left out by --quick"
-        yield "memorization", "left out by --quick"
+        alone = f"{DEFENDED}: --round N audits the global adapter"
+    else:
+        alone = material.narrowed or ("left out by --quick" if quick else "")
+    if alone:
+        yield "pairs", alone
+        yield "memorization", alone
     if not material.canaries:
         yield "canaries", "there is no file of canaries: name one with --canaries"
     elif material.audited.deployment:

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 from fedaudit.api.abilities import missing_abilities, why_lacking
 from fedaudit.api.engine import (
     Engine,
-    EngineWrapper,
     GenerationBatch,
     LogProbabilities,
     TokenRows,
     text_start,
+    unwrap_engine,
 )
 from fedaudit.api.errors import InputError, NoEffectError, TargetError
 from fedaudit.api.records import (
@@ -106,7 +106,10 @@ def calibrate(
     `rows` were scored under both models; `texts` are all that is looked for. Raises InputError for
     a tokenizer that loses letters or digits of ordinary text.
     """
-    local = _own_engine(engine)
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
+
+    local = unwrap_engine(engine, LocalEngine) or unwrap_engine(engine, ParallelEngine)
     if local is None:
         return {}
     numbers: dict[str, float | str] = {**_reading(local, texts)}
@@ -160,16 +163,6 @@ def instrument_rows(effect: Mapping[str, object]) -> list[Measurement]:
                 )
             )
     return found
-
-
-def _own_engine(engine: Engine) -> "LocalEngine | ParallelEngine | None":
-    """Return the engine that has the model's own tokenizer; None for a server and for fakes."""
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
-
-    while isinstance(engine, EngineWrapper):
-        engine = engine.engine
-    return engine if isinstance(engine, LocalEngine | ParallelEngine) else None
 
 
 def _reading(engine: "LocalEngine | ParallelEngine", texts: Sequence[str]) -> dict[str, float]:

@@ -218,7 +218,8 @@ def _resolve(
             "`fedaudit simulate --profile fed_pii` first."
         )
     if is_federation(path):
-        opened = _resolve_federation(path, adapter, number, client, victim or data, reader)
+        federation = reader.federation(path)
+        opened = _resolve_federation(federation, adapter, number, client, victim or data)
         return replace(opened, discovered=target is None, last=target is None and around is None)
     if number is not None or client is not None:
         option = "--client" if number is None else "--round"
@@ -227,17 +228,30 @@ def _resolve(
 
 
 def _resolve_federation(
-    path: Path,
+    federation: Federation,
     adapter: str | None,
     number: int | None,
     client: str | None,
     data: Path | None,
-    reader: InputReader,
 ) -> AuditTarget:
     """Return a federation's adapter, or its deployed model if neither option is given."""
-    opened = _federation(reader.federation(path), adapter, number)
+    if adapter is not None and number is not None:
+        raise UsageError("--round and --adapter exclude each other.")
+    if adapter is not None:
+        chosen, folder = None, Path(adapter)
+    else:
+        chosen, folder = federation.adapter(number)
+    base = federation.manifest.base
+    opened = AuditTarget(
+        base=base.name,
+        base_sha256=base.sha256,
+        adapter=folder,
+        federation=federation,
+        round=chosen,
+        update_of="" if adapter is None else federation.client_of_update(folder),
+    )
     if adapter is None and number is None:
-        return _apply_deployment(opened, client, data)
+        return _apply_deployment(opened, federation, client, data)
     if client is not None:
         raise UsageError("--client goes with neither --round nor --adapter.")
     return opened
@@ -287,30 +301,10 @@ def _open_adapter(adapter: str, path: Path | None, reader: InputReader) -> Audit
     )
 
 
-def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:
-    base = federation.manifest.base
-    if adapter is not None:
-        if number is not None:
-            raise UsageError("--round and --adapter exclude each other.")
-        chosen, folder = None, Path(adapter)
-        client = federation.client_of_update(folder)
-    else:
-        client = ""
-        chosen, folder = federation.adapter(number)
-    return AuditTarget(
-        base=base.name,
-        base_sha256=base.sha256,
-        adapter=folder,
-        federation=federation,
-        round=chosen,
-        update_of=client,
-    )
-
-
-def _apply_deployment(audited: AuditTarget, client: str | None, data: Path | None) -> AuditTarget:
+def _apply_deployment(
+    audited: AuditTarget, federation: Federation, client: str | None, data: Path | None
+) -> AuditTarget:
     """Return `audited` with its deployed defence, if there is one."""
-    federation = audited.federation
-    assert federation is not None
     if federation.manifest.deployment is None:
         if client is not None:
             raise UsageError(f"{federation.path} has no deployed defence: --client names nothing.")
@@ -346,12 +340,10 @@ def _around(data: Path | None) -> Path | None:
 
 def _stated_sha256(adapter: Path | None) -> str:
     """Return the hash that the federation around an adapter states for its base; empty for none."""
-    around = (
-        next((p for p in adapter.resolve().parents if (p / manifest.NAME).is_file()), None)
-        if adapter
-        else None
-    )
-    return manifest.read(around).base.sha256 if around else ""
+    for folder in adapter.resolve().parents if adapter else ():
+        if (folder / manifest.NAME).is_file():
+            return manifest.read(folder).base.sha256
+    return ""
 
 
 def _is_path(name: str) -> bool:

@@ -12,6 +12,7 @@ from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
+from fedaudit.audit.access import deployment_fingerprint
 from fedaudit.audit.coverage import coverage
 from fedaudit.audit.policy_file import built_in_policy
 from fedaudit.audit.request import ReleaseContext
@@ -24,7 +25,7 @@ from fedaudit.report.redaction import KEY_FILE, Redactor, config_folder, is_mask
 from fedaudit.report.verdict.criteria import same_limits
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import judged_rows, stated_policy
-from fedaudit.system.files import hash_files, sha256
+from fedaudit.system.files import sha256
 
 _RECORD = re.compile(r"record-([0-9a-f]{16})")
 
@@ -78,6 +79,7 @@ def _hmacs(value: Any) -> Iterator[str]:
 
 
 Report = Mapping[str, Any]
+Hash = Callable[[Path], str]
 NO_HASH = "the report has no hash of it"
 OTHER_DIGESTS_REASON = (
     "of strings in these records; others were made with another key or are of no record"
@@ -136,22 +138,32 @@ def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
 
 
 def _folder(
-    kind: str, name: str, stated: str | None, folder: Path | None, digest: Callable[[Path], str]
+    kind: str, name: str, stated: str | None, folder: Path | None, hash_folder: Hash
 ) -> Check:
-    """Compare a folder's fingerprint with the stated one."""
+    at_hand = folder if folder is not None and folder.is_dir() else None
+    return _compare(kind, name, {"dirHash": stated}, at_hand, hash_folder)
+
+
+def _compare(
+    kind: str, name: str, stated: Mapping[str, str | None], path: Path | None, hash_path: Hash
+) -> Check:
+    """Compare the digest of a path with the stated one, which is named by its algorithm."""
+    [(algorithm, digest)] = stated.items()
     check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
-    if not stated:
+    if not digest:
         return check
-    check = replace(check, state="not at hand", why="", digest={"dirHash": stated})
-    if folder is None or not folder.is_dir():
+    check = replace(check, state="not at hand", why="", digest={algorithm: digest})
+    if path is None:
         return check
     try:
-        found = digest(folder)
+        found = hash_path(path)
     except (InputError, OSError) as error:
-        return replace(check, why=_reason(error))
-    return (
-        replace(check, state="same") if found == stated else _mark_differing(check, found, stated)
-    )
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        return replace(check, why=why)
+    if found == digest:
+        return replace(check, state="same")
+    why = f"its SHA-256 is {found[:12]}…, not {digest[:12]}…"
+    return replace(check, state="differs", why=why, digest={})
 
 
 def _of_adapter(folder: Path) -> str:
@@ -159,35 +171,12 @@ def _of_adapter(folder: Path) -> str:
     deployed = folder.resolve()
     if deployed.parent.name != DEPLOYED or (folder / adapters.WEIGHTS).exists():
         return adapters.fingerprint(folder)
-    paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
-    return hash_files({path.relative_to(deployed).as_posix(): sha256(path) for path in paths})
+    return deployment_fingerprint(deployed)
 
 
 def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:
-    name, stated = row["path"], row["sha256"]
-    check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
-    if not stated:
-        return check
-    check = replace(check, state="not at hand", why="", digest={"sha256": stated})
-    path = _at_hand(name, folders)
-    if path is None:
-        return check
-    try:
-        digest = sha256(path)
-    except (InputError, OSError) as error:
-        return replace(check, why=_reason(error))
-    return (
-        replace(check, state="same") if digest == stated else _mark_differing(check, digest, stated)
-    )
-
-
-def _mark_differing(check: Check, digest: str, stated: str) -> Check:
-    why = f"its SHA-256 is {digest[:12]}…, not {stated[:12]}…"
-    return replace(check, state="differs", why=why, digest={})
-
-
-def _reason(error: InputError | OSError) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    name = row["path"]
+    return _compare(kind, name, {"sha256": row["sha256"]}, _at_hand(name, folders), sha256)
 
 
 def _at_hand(name: str, folders: Sequence[Path]) -> Path | None:

@@ -103,9 +103,7 @@ def _print_native_cost(
     """Print the cost of a request; `imported` is the foreign folder that its target came from."""
     from fedaudit.api.cost import Cost
     from fedaudit.api.errors import InputError
-    from fedaudit.api.records import Target
-    from fedaudit.audit import access
-    from fedaudit.audit.cost import cost_of, documents_of, try_speed
+    from fedaudit.audit.cost import cost_of, documents_of, speed_here
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.resolve import resolve
     from fedaudit.cli.audit.plan_text import print_lines, space_lines
@@ -128,10 +126,8 @@ def _print_native_cost(
     )
     if audited.served:
         print_lines(["Time: not known of a server; the audit shows its requests before the first."])
-    elif documents := documents_of(inputs):
-        engine, _ = access.load_engine(audited, inputs.form, request)
-        target = Target(name="base") if audited.deployment else audited.tuned
-        seconds = try_speed(engine, target, documents).seconds(cost, 2 if audited.untuned else 1)
+    elif speed := speed_here(inputs, documents_of(inputs)):
+        seconds = speed.seconds(cost, 2 if audited.untuned else 1)
         apart = f" without {', '.join(cost.unknown)}" if cost.unknown else ""
         time = f"about {rough_duration(seconds)} at most{apart}" if cost.is_counted else "not known"
         print_lines([f"Time: {time}, not counting reading and loading"])

@@ -111,16 +111,16 @@ def test_what_was_stopped_goes_on(prepared, finished, monkeypatch, tmp_path):
     shutil.copytree(finished[0] / "defenses", tmp_path / "defenses",
                     ignore=shutil.ignore_patterns("scrub-*"))  # fmt: skip
 
-    def stop(run, redactor, watch):
+    def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(study, "run_defense", stop)
     with pytest.raises(Interrupted, match=r"training 2 of 2; 1 are kept in .*--resume"):
         study.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
 
-    def go_on(run, redactor, watch):
-        trained.append(run.folder.name)
-        return real(run, redactor, watch)
+    def go_on(config, folder, *rest):
+        trained.append(folder.name)
+        return real(config, folder, *rest)
 
     monkeypatch.setattr(study, "run_defense", go_on)
     found = study.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())

@@ -80,12 +80,6 @@ def retraining_settings(
     )
 
 
-def trained_defenses(material: Material) -> list[str | Mapping[str, Any]]:
-    """Return the defences that the audited federation was trained under, as its settings say."""
-    federation = material.audited.federation
-    return list(federation.manifest.config.get("defenses", ())) if federation else []
-
-
 def client_files(material: Material, named: Sequence[str] = ()) -> dict[str, Path]:
     """Return each client's file of records: the `named` ones, or those in the federation's folder.
 
@@ -211,11 +205,6 @@ class DefensePlan:
     def trainings(self) -> int:
         """Federations to train, those without a defence included."""
         return (len(self.applicable) + 1) * len(self.seeds)
-
-
-def fresh_seeds(config: Simulation, count: int) -> list[int]:
-    """Return `count` seeds after the federation's own, the one that was found to leak."""
-    return list(range(config.seed + 1, config.seed + 1 + count))
 
 
 def earlier_seconds(material: Material, config: Simulation) -> float | None:

@@ -20,14 +20,11 @@ from fedaudit.audit.defenses.plan import (
     defense_candidates,
     earlier_seconds,
     folder_size,
-    fresh_seeds,
     retraining_settings,
-    trained_defenses,
 )
 from fedaudit.audit.defenses.training import (
     ATTACKS,
     DefenseOutcome,
-    DefenseRun,
     DefenseWatch,
     leak_request,
     read_outcome,
@@ -274,13 +271,13 @@ def make_defense_plan(
         device=request.device,
         dtype=request.dtype,
     )
-    candidates = defense_candidates(
-        config, names, options=options, trained=trained_defenses(material)
-    )
+    federation = material.audited.federation
+    trained = federation.manifest.config.get("defenses", ()) if federation else ()
     return DefensePlan(
         config=config,
-        candidates=candidates,
-        seeds=fresh_seeds(config, seeds),
+        candidates=defense_candidates(config, names, options=options, trained=trained),
+        # Those after the federation's own, the one that was found to leak.
+        seeds=range(config.seed + 1, config.seed + 1 + seeds),
         request=request,
         attacker=material.client_name(request.prefixes),
         victim=material.client_name(request.victim),
@@ -335,8 +332,7 @@ def _outcome(
     file, digest = folder / f"{name}.json", f"{settings} {request_digest(plan.request)}"
     if existing := read_outcome(file, digest):
         return existing
-    run = DefenseRun(config=config, folder=folder / name, request=plan.request)
-    outcome = run_defense(run, redactor, watch)
+    outcome = run_defense(config, folder / name, plan.request, redactor, watch)
     if not outcome.reason:
         write_outcome(outcome, file, digest)
     return outcome

@@ -185,44 +185,39 @@ class DefenseWatch:
     bar: Callable[[str], Progress] = lambda title: no_progress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefenseRun:
-    """A federation to train in `folder`, and the attack to run on it."""
-
-    config: Simulation
-    folder: Path
-    request: ExtractionRequest
-
-
-def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> DefenseOutcome:
-    """Train the federation, or finish it, attack it, and return what was measured.
+def run_defense(
+    config: Simulation,
+    folder: Path,
+    request: ExtractionRequest,
+    redactor: "Redactor",
+    watch: DefenseWatch,
+) -> DefenseOutcome:
+    """Train the federation in `folder`, or finish it, attack it, and return what was measured.
 
     An error of the defence or of the attack becomes the outcome's reason.
     """
-    is_resumed, start = run.folder.exists(), monotonic()
+    is_resumed, start = folder.exists(), monotonic()
     try:
-        with runner.lock_run(run.folder):
-            done = runner.simulate(
-                run.config, run.folder, listener=watch.training, progress=watch.bar
-            )
-        seconds = _timing(run.folder, None if is_resumed else monotonic() - start)
-        request = on_federation(run.request, run.folder, run.config.client_data)
+        with runner.lock_run(folder):
+            done = runner.simulate(config, folder, listener=watch.training, progress=watch.bar)
+        seconds = _timing(folder, None if is_resumed else monotonic() - start)
+        request = on_federation(request, folder, config.client_data)
         rows = run_audit(request, redactor, watch.bar).report.measurements
-        losses, loss = _held_out_loss(run, done.measurements)
+        losses, loss = _held_out_loss(config, folder, done.measurements)
     except Interrupted:
         raise
     except FedauditError as error:
-        return DefenseOutcome(seed=run.config.seed, reason=str(error))
+        return DefenseOutcome(seed=config.seed, reason=str(error))
     leaks = {name: share for name in ATTACKS if (share := _leak(rows, name))}
     missing = next((row.reason for name in ATTACKS if (row := leak_row(rows, name))), "")
     return DefenseOutcome(
-        seed=run.config.seed,
+        seed=config.seed,
         leaks=leaks,
         losses=losses,
         loss=loss,
         seconds=seconds,
         tokens=done.tokens,
-        bytes=_total_count(done.measurements, "bytes_sent"),
+        bytes=None if (sent := _sum(done.measurements, "bytes_sent")) is None else int(sent),
         flops=_sum(done.measurements, "flops"),
         reason="" if leaks else missing or "the attacks had nothing to look for",
     )
@@ -247,27 +242,26 @@ def _leak(rows: Sequence[Measurement], attack: str) -> LeakShare | None:
 
 
 def _held_out_loss(
-    run: DefenseRun, rows: Sequence[Measurement]
+    config: Simulation, folder: Path, rows: Sequence[Measurement]
 ) -> tuple[tuple[float, ...], Estimate | None]:
     """Return the loss of each held-out document and their mean.
 
     Where a deployed defence answers for the model, only the mean is known: the logarithm of the
     perplexity that clients get under their right keys.
     """
-    manifest = open_federation(run.folder).manifest
+    manifest = open_federation(folder).manifest
     if manifest.deployment is not None:
         return (), deployed_loss(rows)
-    documents = runner.held_out(run.config, run.folder)
+    documents = runner.held_out(config, folder)
     if not documents:
         return (), None
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    config = run.config
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     last = manifest.rounds[-1].adapter
     length = min(config.training.max_length, engine.context_length)
-    target = Target(name=last, adapter=str(run.folder / last))
+    target = Target(name=last, adapter=str(folder / last))
     losses = utility.losses(engine, target, documents, length)
     return tuple(losses), bootstrap_mean(losses, seed=0) if losses else None
 
@@ -292,8 +286,3 @@ def _sum(rows: Sequence[Measurement], metric: str) -> float | None:
     values = [row.value for row in rows if (row.kind, row.metric) == ("cost", metric)]
     known_values = [value for value in values if value is not None]
     return sum(known_values) if known_values and len(known_values) == len(values) else None
-
-
-def _total_count(rows: Sequence[Measurement], metric: str) -> int | None:
-    total = _sum(rows, metric)
-    return None if total is None else int(total)

@@ -74,11 +74,7 @@ def _inter(answer: MatchedContinuation, hit: Match) -> bool:
 
 
 def _rank(answer: MatchedContinuation, hit: Match) -> tuple[bool, int, int]:
-    return not _inter(answer, hit), ORDER.index(hit.categories[0]), -_longest(hit)
-
-
-def _longest(hit: Match) -> int:
-    return max(end - start for start, end, _, _ in hit.overlap.spans)
+    return not _inter(answer, hit), ORDER.index(hit.categories[0]), -len(hit.passage)
 
 
 def _badness(example: DrawnSuffix) -> tuple[object, ...]:
@@ -138,26 +134,18 @@ def _severity(example: DrawnSuffix) -> Literal["high", "medium", "low"]:
     return "high" if example.hit.categories[0] == "verbatim" else "medium"
 
 
-def _passage(hit: Match) -> str:
-    """Return the longest matched passage of the suffix."""
-    start, end, _, _ = max(hit.overlap.spans, key=lambda span: span[1] - span[0])
-    return hit.split.suffix[start:end]
-
-
 def _evidence(example: DrawnSuffix) -> dict[str, object]:
     hit, text = example.hit, example.answer.continued.text
-    training_spans = [(start, end) for start, end, _, _ in hit.overlap.spans]
-    generated_spans = [(start, end) for _, _, start, end in hit.overlap.spans]
     return {
-        "text": _passage(hit),
+        "text": hit.passage,
         "document": hit.split.document,
         "victim": hit.victim,
         "attacker": example.answer.continued.client,
         "category": hit.categories[0],
         "prefixes": example.prefixes,
         "prefixes_of_others": example.other_prefixes,
-        "training": outline(training_spans, len(hit.split.suffix)),
-        "generated": outline(generated_spans, len(text)),
+        "training": outline(hit.training_spans, len(hit.split.suffix)),
+        "generated": outline(hit.generated_spans, len(text)),
         "training_length": len(hit.split.suffix),
         "generated_length": len(text),
         "spans": [list(span) for span in hit.overlap.spans],
@@ -179,19 +167,17 @@ def outline(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) -
 
 def _example_texts(name: str, example: DrawnSuffix) -> dict[str, str]:
     hit, continued = example.hit, example.answer.continued
-    training_spans = [(start, end) for start, end, _, _ in hit.overlap.spans]
-    generated_spans = [(start, end) for _, _, start, end in hit.overlap.spans]
     return {
         "id": name,
         "label": LABEL,
-        "text": _passage(hit),
+        "text": hit.passage,
         "victim": hit.victim,
         "document": hit.split.document,
         "attacker": continued.client,
         "prefix_of": continued.split.document,
         "category": hit.categories[0],
-        "training": bracket_matches(training_spans, hit.split.suffix),
-        "generated": bracket_matches(generated_spans, continued.text),
+        "training": bracket_matches(hit.training_spans, hit.split.suffix),
+        "generated": bracket_matches(hit.generated_spans, continued.text),
     }
 
 

@@ -221,6 +221,22 @@ class Match:
     overlap: Overlap
     categories: tuple[Category, ...]
 
+    @property
+    def training_spans(self) -> list[tuple[int, int]]:
+        """The matched passages of the suffix."""
+        return [(start, end) for start, end, _, _ in self.overlap.spans]
+
+    @property
+    def generated_spans(self) -> list[tuple[int, int]]:
+        """The matched passages of the continuation."""
+        return [(start, end) for _, _, start, end in self.overlap.spans]
+
+    @property
+    def passage(self) -> str:
+        """The longest matched passage of the suffix."""
+        start, end = max(self.training_spans, key=lambda span: span[1] - span[0])
+        return self.split.suffix[start:end]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedContinuation:

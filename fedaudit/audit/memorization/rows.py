@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, product
 from statistics import median
 
@@ -27,6 +28,8 @@ SINGLE_CLIENT_REASON = (
 )
 NOBODY = "no client has texts that are long enough"
 BATCH = 4096
+_row = partial(Measurement, kind="memorization", plugin=PLUGIN)
+_rate = partial(Measurement.rate, kind="memorization", plugin=PLUGIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +80,12 @@ def _of_ratios(
     """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
     yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
     yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
-    why = (
-        SINGLE_CLIENT_REASON
-        if sum(bool(s.splits) for s in clients.values()) < 2
-        else _unheard(ratio)
-    )
+    if sum(bool(s.splits) for s in clients.values()) < 2:
+        why = SINGLE_CLIENT_REASON
+    elif ratio.unmeasured:
+        why = f"nothing was asked with the prefixes of {', '.join(ratio.unmeasured)}"
+    else:
+        why = NOBODY
     yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
         pair_scope = {**scope, "attacker": pair[0], "victim": pair[1]}
@@ -93,12 +97,6 @@ def _of_ratios(
         yield _ratio(
             "mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, pair_scope, why
         )
-
-
-def _unheard(ratio: Ratios) -> str:
-    if ratio.unmeasured:
-        return f"nothing was asked with the prefixes of {', '.join(ratio.unmeasured)}"
-    return NOBODY
 
 
 def _ratio(
@@ -135,14 +133,7 @@ def _left_out(
             sum(len(clients[s].splits) for s in names),
         )
         if n:
-            yield Measurement.rate(
-                hits,
-                n,
-                kind="memorization",
-                plugin=PLUGIN,
-                metric="repetitive",
-                scope={**scope, **_attacker_scope(client)},
-            )
+            yield _rate(hits, n, metric="repetitive", scope={**scope, **_attacker_scope(client)})
 
 
 def _all_and_each(clients: Clients) -> tuple[str, ...]:
@@ -160,9 +151,7 @@ def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Meas
         {(hit.victim, hit.split.document) for hit in answer.hits} for answer in model.answers
     )
     for (victim, document), times in most_hit(chain.from_iterable(drawn_sets), MOST_HIT):
-        yield Measurement(
-            kind="memorization",
-            plugin=PLUGIN,
+        yield _row(
             metric="drawn",
             value=float(times),
             n=len(model.answers),
@@ -190,14 +179,7 @@ def _lengths(
             yield from _median(_tokens(engine, texts), {**scope, **_attacker_scope(name)})
             hits, n = sum(too_short(text, protocol) for text in texts), len(texts)
             if n:
-                yield Measurement.rate(
-                    hits,
-                    n,
-                    kind="memorization",
-                    plugin=PLUGIN,
-                    metric="too_short",
-                    scope={**scope, **_attacker_scope(name)},
-                )
+                yield _rate(hits, n, metric="too_short", scope={**scope, **_attacker_scope(name)})
 
 
 def too_short(text: str, protocol: Protocol) -> bool:
@@ -221,14 +203,7 @@ def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:
 
 def _median(sizes: Sequence[int], scope: Mapping[str, object]) -> Iterator[Measurement]:
     if sizes:
-        yield Measurement(
-            kind="memorization",
-            plugin=PLUGIN,
-            metric="median_length",
-            value=float(median(sizes)),
-            n=len(sizes),
-            scope=scope,
-        )
+        yield _row(metric="median_length", value=float(median(sizes)), n=len(sizes), scope=scope)
 
 
 COUNTERFACTUAL = "counterfactual"

@@ -53,10 +53,3 @@ def write_gate(comparison: "BaselineComparison", path: Path) -> None:
 
     text = json.dumps(gate_table(comparison), indent=2, sort_keys=True) + "\n"
     write_output(path, text, BASELINE)
-
-
-def gate_code(comparison: "BaselineComparison") -> int:
-    """Return the exit code of a comparison with a baseline."""
-    from fedaudit.cli.console import VERDICT_CODES
-
-    return VERDICT_CODES[comparison.status]

@@ -147,7 +147,6 @@ def audit(
     """
     from fedaudit.audit.prepare import prepare
     from fedaudit.cli.audit.baseline import read_baseline
-    from fedaudit.cli.audit.defenses import chosen_defenses
     from fedaudit.cli.console import print_note
     from fedaudit.report.checklist.validity import party_titles
 
@@ -172,7 +171,7 @@ def audit(
         options=settings_by_installed_plugin(set_, "attack", "detector", "defense"),
         **asked,
         **servers,
-        defenses=chosen_defenses(defenses, defense),
+        defenses=tuple(defense) if defense else defenses,
         defense_seeds=defense_seeds,
         defense_profile=defense_profile,
         defense_data=defense_data or (),
@@ -184,22 +183,14 @@ def audit(
 
 def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
-    from fedaudit.api.records import Target
-    from fedaudit.audit import access
-    from fedaudit.audit.cost import cost_of, documents_of, try_speed
+    from fedaudit.audit.cost import cost_of, documents_of, speed_here
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     material, plan, inputs = prepared.material, prepared.plan, prepared.inputs
     costs = {name: cost_of(step) for name, step in plan.steps.items()}
     documents = next(filter(None, map(documents_of, plan.steps.values())), ())
-    speed = None
-    if documents:
-        engine, _ = access.load_engine(material.audited, inputs.form, inputs.request)
-        adapter = material.audited.adapter
-        tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
-        plain = not material.audited.deployment
-        speed = try_speed(engine, tuned if plain else Target(name="base"), documents)
+    speed = speed_here(inputs, documents)
     print_lines(plan_lines(material, plan, costs, speed, inputs.request))
     if prepared.defenses:
         print_lines(defense_lines(prepared.defenses))
@@ -209,10 +200,10 @@ def _print_plan(prepared: "PreparedAudit") -> int:
 def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: Output) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
     from fedaudit.audit.plan import no_attribution_reason
-    from fedaudit.cli.audit.baseline import gate_code, print_gate, write_gate
+    from fedaudit.cli.audit.baseline import print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
     from fedaudit.cli.audit_runner import watching
-    from fedaudit.cli.console import print_note, print_summary, verdict_code
+    from fedaudit.cli.console import VERDICT_CODES, print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html
     from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 
@@ -252,4 +243,4 @@ def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: O
     print_text()
     comparison = print_gate(baseline, report)
     write_gate(comparison, session.folder / "baseline.json")
-    return gate_code(comparison)
+    return VERDICT_CODES[comparison.status]

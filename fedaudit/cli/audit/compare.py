@@ -33,8 +33,8 @@ def compare(
     import json as texts
     from dataclasses import asdict
 
-    from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
-    from fedaudit.cli.console import console, print_note
+    from fedaudit.cli.audit.baseline import gate_table, print_gate, read_baseline
+    from fedaudit.cli.console import VERDICT_CODES, console, print_note
     from fedaudit.report import document
     from fedaudit.report.baseline import check_comparable
     from fedaudit.report.comparison import compare as compare_reports
@@ -67,7 +67,7 @@ def compare(
     if page is not None:
         write_output(page, comparison_page.render(*reports, comparison), COMPARISON_PAGE)
         print_note(f"Written: {page}")
-    return gate_code(gate_result) if gate_result else 0
+    return VERDICT_CODES[gate_result.status] if gate_result else 0
 
 
 def _verdict_text(report: Mapping[str, Any]) -> str:

@@ -1,17 +1,12 @@
 """Trainings under defences as a part of an audit: their plan, and the report with their results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedaudit.audit.defenses.plan import DefensePlan
     from fedaudit.audit.session import AuditSession
-
-
-def chosen_defenses(every: bool, names: Sequence[str] | None) -> bool | tuple[str, ...]:
-    """Return which defences are tried: those that are named, all that are installed, or none."""
-    return tuple(names) if names else every
 
 
 def defense_lines(plan: "DefensePlan") -> Iterator[str]:
