@@ -52,9 +52,7 @@ def test_files_that_were_named_stand_for_those_that_a_folder_does_not_keep(feder
     with pytest.raises(InputError, match="records of 1 of them are at hand"):
         other_models.find_clients(*asked(there))
     path = there / "data" / "c0.jsonl"
-    found, _ = other_models.find_clients(
-        *asked(there, victim=tmp_path / "c1.jsonl", prefixes=path)
-    )
+    found, _ = other_models.find_clients(*asked(there, victim=tmp_path / "c1.jsonl", prefixes=path))
     assert found["c1"].documents == tuple(corpus.read(moved, template("fed_pii")))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import handmade
 import pytest
-from test_help import imported
 
 from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
@@ -57,10 +56,7 @@ def value(document, plugin, metric):
 
 
 @pytest.mark.parametrize("step", [[], ["estimate"], ["score"], ["decide"]])
-def test_help_is_light_and_lists_what_there_is(run, step):
-    assert imported({"torch", "numpy", "rich"}, "attribute", *step, "--help").startswith(
-        "imported: [] code: 0"
-    )
+def test_help_lists_what_there_is(run, step):
     shown = run("attribute", *step, "--help")
     assert (shown.code, shown.err) == (0, "")
     assert ("estimate" in shown.out) == (step in ([], ["estimate"], ["score"]))

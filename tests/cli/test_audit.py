@@ -3,19 +3,19 @@
 import json
 import re
 import shutil
-import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import fake_audit
-import fork
 import handmade
 import pytest
 
+from fedaudit.api.records import Measurement
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.audit import plan
 from fedaudit.audit.all_steps import MISSING, missing_row
+from fedaudit.audit.policy_file import read_policy
 from fedaudit.federation import manifest
 from fedaudit.report.checklist import leaks
 from fedaudit.report.document import validate
@@ -29,6 +29,8 @@ SMALL = ("--set", "contextual.context=4", "--set", "ranking.candidates=[3]",
          "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9",
          "--set", "benign.answers=24", "--set", "benign.new_tokens=9")  # fmt: skip
 AUDIT = ("audit", *MODEL, "victim.jsonl", *SMALL)
+RESEARCH = read_policy("research")
+"""It leaves flags unjudged."""
 
 
 def report(folder="out"):
@@ -201,6 +203,10 @@ def test_every_judgement_names_its_limit_and_its_row():
 def test_what_is_declared_is_in_the_report_and_nothing_else(here, run):
     said = ("--release", "api-text", "--position", "outsider", "--declared-by", "The DPO")
     done = run(*AUDIT, "--out", "out", *said)
+    run("report", "out", "--format", "markdown", "--out", "out.md")
+    for text in (Path("out/report.html").read_text(), Path("out.md").read_text()):
+        for word in ("Release", "api-text", "Coverage", "not run", "Judged under the policy"):
+            assert word in text
     assert report()["context"] == {
         "release": "api-text", "positions": ["outsider"], "declared_by": "The DPO"
     }  # fmt: skip
@@ -244,18 +250,11 @@ def test_no_text_says_anonymous_or_compliant(audited, run):
         assert "complian" not in text.lower()
 
 
-def test_markdown_and_html_have_context_coverage_and_judgements(here, run):
-    run(*AUDIT, "--out", "out", "--quiet", "--release", "weights")
-    run("report", "out", "--format", "markdown", "--out", "out.md")
-    for text in (Path("out/report.html").read_text(), Path("out.md").read_text()):
-        for word in ("Release", "weights", "Coverage", "not run", "Judged under the policy"):
-            assert word in text
-
-
 @pytest.mark.usefixtures("audited")
-def test_a_killed_audit_goes_on_and_comes_to_the_same(run):
-    stopped = fork.run(*AUDIT, "--out", "again", "--quiet", point=60)
-    assert stopped.returncode == -signal.SIGKILL
+def test_a_stopped_audit_goes_on_and_comes_to_the_same(run, monkeypatch):
+    with monkeypatch.context() as patched:
+        fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGINT", 60))
+        assert run(*AUDIT, "--out", "again", "--quiet").code == 6
     done = run(*AUDIT, "--out", "again", "--quiet", "--resume")
     assert done.code in (0, 1, 7)
     assert report("again")["measurements"] == report("out")["measurements"]
@@ -344,6 +343,8 @@ def test_marks_in_a_federation_are_attributed_in_the_same_report(marked, run):
     assert covered["reconstruction"]["status"] == "not_run"  # the model here answers by rule
     assert "weights are not in this process" in covered["reconstruction"]["reason"]
     assert recheck(found).holds
+    unjudged = judge([Measurement(**row) for row in found["measurements"]], [], RESEARCH)
+    assert "attribution" not in {one.rule for one in unjudged.judgements}
 
 
 def test_marks_that_are_named_and_cannot_be_read_are_refused_at_once(marked, run):
@@ -360,13 +361,6 @@ def test_marks_that_are_named_and_cannot_be_read_are_refused_at_once(marked, run
 def test_marks_need_a_federations_folder(marked, run):
     told = run(*AUDIT, "--watermark", marked / "owner/watermark.json", "--dry-run")
     assert "attribution: it needs the rounds in a federation's folder" in " ".join(told.out.split())
-
-
-def test_a_policy_may_leave_flags_unjudged(marked, run):
-    words = ("--quick", *SMALL[:4], "--device", "cpu", "--quiet", "--policy", "research")
-    run("audit", "fed", *words, "--out", "out")
-    assert "attribution" not in {one["rule"] for one in report()["verdict"]["judgements"]}
-    assert any(row["kind"] == "attribution" for row in report()["measurements"])
 
 
 def test_every_pair_and_memorization_are_part_of_a_whole_audit(here, run):

@@ -288,7 +288,7 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
     ids=lambda changes: json.dumps(changes)[:50],
 )
 def test_broken_adapter_configurations(run, fed, changes, monkeypatch):
-    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
+    monkeypatch.setattr(module_patterns, "SECONDS", 0.2 if HANGS in json.dumps(changes) else 1.0)
     path = fed / "rounds/002/global/adapter_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano", "--quiet")

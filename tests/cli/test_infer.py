@@ -122,30 +122,14 @@ def test_the_base_alone_cannot_be_judged(here, run):
     assert "no base to compare with" in " ".join(outcome.out.split())
 
 
-def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
-    mails = [f"Please write to {name}@example.org about it." for name in ("ann", "bob", "cy", "di")]
-    Path("mail.jsonl").write_text("".join(json.dumps({"text": mail}) + "\n" for mail in mails))
-    outcome = run("infer", "--data", "mail.jsonl", "--candidates", 3, "--json", "o.json")
-    assert outcome.code in (0, 1, 7)
-    report = read("o.json")
-    assert "presidio" in report["data"][0]["annotation"].lower()
-    assert report["measurements"][0]["n"] == 4
-
-
-def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
-    run.refused(5, *ASK, "--round", 0, says="no effect")
-
-
-def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(
+def test_an_audit_masks_with_the_users_key_and_its_folder_does_not_hold_it(
     here, run, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own/config"))
-    run(*FEW)
     run(*FEW, "--out", "elsewhere")
     assert [p.name for p in (tmp_path / "own/config").iterdir()] == ["redaction-key"]
     assert (tmp_path / "own/config").stat().st_mode & 0o777 == 0o700
-    for folder in ("runs", "elsewhere"):
-        assert not [p for p in Path(folder).rglob("*") if "redaction" in p.name]
+    assert not [p for p in Path().rglob("*") if "redaction" in p.name and "own" not in p.parts]
 
 
 @pytest.mark.parametrize(

@@ -228,13 +228,20 @@ def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
     run.refused(5, *ATTACK, "--round", 0, says="no effect")
 
 
-def test_the_base_alone_can_be_asked(here, run):
-    outcome = run(*ATTACK, "--target", "fedaudit-nano", "--json", "o.json")
+def test_the_base_alone_can_be_asked_and_other_data_of_the_same_name_are_another_run(here, run):
+    lines = Path(C0).read_text().splitlines(keepends=True)
+    Path("a.jsonl").write_text("".join(lines))
+    words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
+    words = (*words, "--target", "fedaudit-nano", "--json", "o.json")
+    outcome = run(*words)
     assert outcome.code == 7
     rows = json.loads(Path("o.json").read_text())["measurements"]
     assert {r["scope"].get("source") for r in rows} == {"tuned", "control", "known", None}
     assert {r["metric"] for r in rows if "source" not in r["scope"]} == {"targets"}
     assert "no base to compare with" in outcome.out
+    assert run(*words).code == 7, "the same run again"
+    Path("a.jsonl").write_text("".join(lines[:2]))
+    run.refused(3, *words, says="another run")
 
 
 def test_an_output_folder_of_another_run_is_refused(here, audited, run):
@@ -298,17 +305,6 @@ def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
     assert [number for number, _ in told] == ["1", "2"]
     assert told[0][1] == ""
     assert re.fullmatch(r", about \d+ s left", told[1][1])
-
-
-def test_other_data_under_the_same_name_is_another_run(here, run):
-    lines = Path(C0).read_text().splitlines(keepends=True)
-    Path("a.jsonl").write_text("".join(lines))
-    words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
-    words = (*words, "--target", "fedaudit-nano")
-    assert run(*words).code in (0, 1, 7)
-    assert run(*words).code in (0, 1, 7), "the same run again"
-    Path("a.jsonl").write_text("".join(lines[:2]))
-    run.refused(3, *words, says="another run")
 
 
 def test_nobody_reading_is_no_finding(here):

@@ -83,22 +83,16 @@ def test_a_federation_is_measured_and_reported(here, run):
     assert not [s for s in secrets for text in shown if s in text]
 
 
-def test_neither_batch_size_nor_order_nor_processes_matter(here, run):
+def test_neither_files_nor_batch_size_nor_order_nor_processes_matter(here, run):
+    """Named files are clients of the federation that was written last."""
     lines = Path(C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     Path("c0.jsonl").write_text("".join(lines))
-    ask = ("memorize", *FEW, "--target", "runs/small")
-    run(*ask, "--out", "a", "--clients", C0, C1)
-    run(*ask, "--out", "b", "--batch-size", 3, "--workers", 1, "--clients", "c0.jsonl", C1)
+    run("memorize", *FEW, "--out", "a")
+    other = ("--clients", "c0.jsonl", C1, "--batch-size", 3, "--workers", 1, "--out", "b")
+    assert "Auditing runs/small: c0, c1." in run("memorize", *FEW[:-1], *other).err
     assert figures("a/report.json") == figures("b/report.json")
-
-
-def test_files_are_clients_of_the_federation_written_last(here, run):
-    outcome = run("memorize", "--clients", C0, C1, *FEW[:-1], "--json", "o.json")
-    assert "Auditing runs/small: c0, c1." in outcome.err
-    assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 4
-    run("memorize", *FEW, "--json", "p.json")
-    assert rows("o.json", "mr_pair") == rows("p.json", "mr_pair")
+    assert len(rows("a/report.json", "mr_pair", source="tuned", category="all")) == 4
 
 
 def test_one_client_leaves_the_verdict_open(here, run):
@@ -109,10 +103,16 @@ def test_one_client_leaves_the_verdict_open(here, run):
     assert read("o.json")["verdict"]["status"] == "inconclusive"
 
 
-def test_an_empty_client_is_told(here, run):
+def test_an_empty_client_is_told_and_no_annotation_is_needed(here, run):
     Path("nobody.jsonl").write_text("\n")
-    outcome = run("memorize", "--clients", C0, C1, "nobody.jsonl", *FEW, "--json", "o.json")
-    assert outcome.code in (0, 1, 7)
+    documents = corpus.read(Path(C0), template("fed_pii"))
+    plain = [json.dumps({"id": one.id, "text": one.text}) + "\n" for one in documents]
+    Path("plain.jsonl").write_text("".join(plain))
+    outcome = run(
+        "memorize", "--clients", "plain.jsonl", C1, "nobody.jsonl", *FEW, "--json", "o.json"
+    )
+    assert outcome.code in (0, 1, 7), outcome.err
+    assert [one["annotation"] for one in read("o.json")["data"]] == [None, None, None]
     assert any("nobody has no documents" in limit for limit in read("o.json")["limits"])
     assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 9
 
@@ -189,15 +189,6 @@ def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
     says = f"shorter --prefix-length, of {at_most} at most."
     run.refused(3, *few, *adapter, "--prefix-length", at_most + 1, says=says)
     assert run(*few, *adapter, "--prefix-length", at_most, "--json", "o.json").code in (0, 1, 7)
-
-
-def test_what_is_annotated_elsewhere_is_not_needed(here, run):
-    documents = list(corpus.read(Path(C0), template("fed_pii")))
-    plain = [{"id": one.id, "text": one.text} for one in documents]
-    Path("plain.jsonl").write_text("".join(json.dumps(one) + "\n" for one in plain))
-    outcome = run("memorize", "--clients", "plain.jsonl", C1, *FEW, "--json", "o.json")
-    assert outcome.code in (0, 1, 7), outcome.err
-    assert [one["annotation"] for one in read("o.json")["data"]] == [None, None]
 
 
 def test_no_hash_of_a_record_tells_whose_it_is(tmp_path, monkeypatch, run):

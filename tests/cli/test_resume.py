@@ -87,10 +87,9 @@ def killed_and_gone_on_with(here, words, points):
     assert len(asked) <= len(whole) + len(points)
 
 
-@pytest.mark.parametrize(("seed", "latest"), [(1, 14), (2, 30)])
-def test_killed_at_random_points_it_ends_as_if_never_killed(here, seed, latest):
-    rng = random.Random(seed)
-    killed_and_gone_on_with(here, AUDIT, [rng.randint(1, latest) for _ in range(3)])
+def test_killed_at_random_points_it_ends_as_if_never_killed(here):
+    rng = random.Random(2)
+    killed_and_gone_on_with(here, AUDIT, [rng.randint(1, 30) for _ in range(3)])
 
 
 @pytest.fixture
@@ -140,22 +139,10 @@ def test_another_batch_size_may_go_on(here):
     assert again["run"]["id"] == first["run"]["id"]
 
 
-def test_another_batch_size_may_go_on_with_what_said_that_it_stopped(here):
-    done = run(*AUDIT, "--out", out(here, "again"), how="SIGTERM", point=30, cwd=here)
-    assert done.returncode == 6
-    assert (here / "again/report.json").exists()
-    assert (
-        run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode == FAILED
-    )
-    first, again = (json.loads((here / n / "report.json").read_text()) for n in ("one", "again"))
-    assert first["measurements"] == again["measurements"]
-
-
 @pytest.mark.parametrize(
     ("how", "why"),
     [
         ("SIGTERM", "Interrupted."),
-        ("SIGINT", "Interrupted."),
         ("FULL", "answers.sqlite cannot be written: No space left on device"),
     ],
 )

@@ -398,4 +398,4 @@ def test_a_field_without_a_name_is_no_record_without_text(run):
 def test_annotated_records_need_no_model_library(run):
     Path("in.jsonl").write_text(json.dumps({**LINES[3], "x": 7}) + "\n")
     words = ("scrub", "in.jsonl", "out.jsonl", "--style", "pseudonym")
-    assert imported({"torch", "transformers", "peft"}, *words) == "imported: [] code: 0"
+    assert imported({"torch", "transformers", "peft"}, words) == "imported: [] codes: {0}"

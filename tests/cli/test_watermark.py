@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from command import Command
-from test_help import imported
 
 from fedaudit.api.templates import template
 from fedaudit.api.watermark import Score
@@ -198,12 +197,6 @@ def test_mistakes(run, words, code, says):
     before = sorted(Path().iterdir())
     run.refused(code, "watermark", *words, "--quiet", says=says)
     assert sorted(Path().iterdir()) == before
-
-
-@pytest.mark.parametrize("step", [[], ["make"], ["check"]])
-def test_help_is_light(step):
-    heavy = {"torch", "numpy", "rich"}
-    assert imported(heavy, "watermark", *step, "--help") == "imported: [] code: 0"
 
 
 @pytest.mark.parametrize(
