@@ -42,6 +42,7 @@ from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
 from fedaudit.cli.watch import watch
+from fedaudit.config import registry
 from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_limit
 from fedaudit.system.staging import remove_open_stages
 
@@ -230,8 +231,6 @@ def _run() -> int:  # noqa: PLR0911, one for each way to end
 
 def _bug(error: Exception) -> int:
     """Print the traceback, and say whose bug it is: fedaudit's, or a third-party plugin's."""
-    from fedaudit.config import registry
-
     print_crash(error)
     name, package = registry.plugin_behind(error) or ("", "fedaudit ")
     is_fedaudit = package.startswith("fedaudit ")

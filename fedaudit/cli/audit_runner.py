@@ -7,8 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fedaudit.api.cost import Cost
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.audit.request import AuditRequest
+from fedaudit.cli.console import print_note, print_report, progress_bars, verdict_code
+from fedaudit.cli.exit_handling import raise_plugin_crashes
 from fedaudit.cli.options import Output, settings_by_plugin
+from fedaudit.config import registry
+from fedaudit.system.numbers import rough_duration
 
 if TYPE_CHECKING:
     from fedaudit.audit.input_files import InputReader
@@ -20,9 +26,6 @@ R = TypeVar("R", bound=AuditRequest)
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     """Return options by plugin; a key must name an attack that runs, or the detector."""
-    from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config import registry
-
     plugin_names = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
     for name in plugins:
         if name not in plugin_names:
@@ -32,8 +35,6 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
 
 def make_request(kind: type[R], **given: Any) -> R:
     """Return a request of this kind; raises UsageError for a value that it refuses."""
-    from fedaudit.api.errors import UsageError
-
     try:
         return kind(**given)
     except ValueError as error:
@@ -63,8 +64,6 @@ def run_audit(request: AuditRequest, output: Output, reader: "InputReader | None
 
 def run_session(session: "AuditSession", *, quiet: bool) -> int:
     """Run an audit, show its report, and return the exit code."""
-    from fedaudit.cli.console import print_note, print_report, verdict_code
-
     for line in session.notes:
         print_note(line, quiet=quiet)
     folder = session.folder
@@ -101,13 +100,10 @@ def _print_native_cost(
     request: AuditRequest, reader: "InputReader | None", imported: str | None
 ) -> int:
     """Print the cost of a request; `imported` is the foreign folder that its target came from."""
-    from fedaudit.api.cost import Cost
-    from fedaudit.api.errors import InputError
     from fedaudit.audit.cost import cost_of, documents_of, speed_here
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.resolve import resolve
     from fedaudit.cli.audit.plan_text import print_lines, space_lines
-    from fedaudit.system.numbers import rough_duration
 
     inputs = resolve(request, reader or InputReader())
     audited, cost = inputs.audited, cost_of(inputs)
@@ -137,8 +133,5 @@ def _print_native_cost(
 @contextmanager
 def watching(quiet: bool) -> Iterator["Watcher"]:
     """Give the progress bars of a run, and turn plugin crashes into errors within."""
-    from fedaudit.cli.console import progress_bars
-    from fedaudit.cli.exit_handling import raise_plugin_crashes
-
     with progress_bars(quiet) as bar, raise_plugin_crashes():
         yield bar

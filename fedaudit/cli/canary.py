@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import template as named
 from fedaudit.audit.request import ExposureRequest
+from fedaudit.canaries import canary_file, generator
 from fedaudit.canaries.generator import CanaryRequest
 from fedaudit.canaries.planting_plan import PlantRequest
 from fedaudit.canaries.planting_plan import plant as plant_canaries
 from fedaudit.cli.audit_runner import make_request, run_audit
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text
 from fedaudit.cli.options import Canaries, Output, Quiet, Run, Template, one_target, takes_options
+from fedaudit.system.files import check_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +37,6 @@ def plant(
 
     All of them are shuffled.
     """
-    from fedaudit.cli.console import print_note
-
     request = PlantRequest(secrets=canaries, template=template, **asked)
     done, out, client = plant_canaries(request), request.out, request.client
     print_text(
@@ -70,10 +72,6 @@ def make(
     Secrets come from the operating system's generator, unless there is a --seed. None is in the
     --corpus. Publish the commitment that is printed before anybody trains.
     """
-    from fedaudit.canaries import canary_file, generator
-    from fedaudit.cli.console import print_note
-    from fedaudit.system.files import check_free
-
     check_free(out, "the canaries")
     canary_set = generator.make(CanaryRequest(times=_times(times), template=template, **asked))
     canary_file.write(canary_set, out)
@@ -93,8 +91,6 @@ def make(
 
 
 def _times(text: str) -> tuple[int, ...]:
-    from fedaudit.api.errors import UsageError
-
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
         raise UsageError(f"--times takes numbers such as 1,4,16, not {text!r}.")
@@ -143,9 +139,7 @@ def check(
 
     Exit code 1: training would not learn from every copy.
     """
-    from fedaudit.canaries import canary_file
     from fedaudit.canaries.loss_coverage import describe, loss_coverage
-    from fedaudit.cli.console import print_note
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.simulation.config import Training
 
@@ -164,7 +158,6 @@ def _rows(
     base: "LoadedBase", records: Path, template: str, training: "Training"
 ) -> "Iterator[TrainedTokens]":
     """Yield the tokens and labels of a client's records."""
-    from fedaudit.api.templates import template as named
     from fedaudit.canaries.loss_coverage import IGNORED
     from fedaudit.data import corpus
     from fedaudit.simulation.data.datasets import training_sequences

@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.system.files import existing_parent, make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,9 +36,6 @@ def print_item(label: str, text: str) -> None:
 
     A pipe gets it in one line, so that grep and cut find what belongs together.
     """
-    from shutil import get_terminal_size
-    from textwrap import fill
-
     label, text = _shown(label), _shown(text)
     if sys.stdout.isatty():
         width = max(get_terminal_size().columns, len(label) + 20)
@@ -81,7 +82,6 @@ def verdict_code(report: Mapping[str, Any]) -> int:
 def save_report(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
     """Write `report` to every path given and return it as read by renderers."""
     from fedaudit.report.document import write
-    from fedaudit.system.files import make_folder
 
     for path in paths:
         if path is not None:
@@ -213,9 +213,7 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None, command:
 
     Raises InputError for a folder with the report of another command than `command`.
     """
-    from fedaudit.api.errors import InputError
     from fedaudit.report.document import read
-    from fedaudit.system.files import existing_parent
     from fedaudit.system.outputs import REPORT, check_output
 
     folder = out or otherwise

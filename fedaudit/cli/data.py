@@ -1,12 +1,15 @@
 """fedaudit data: public data sets as records."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.cli.console import print_item, print_text
 from fedaudit.cli.options import file_to_write
+from fedaudit.system.numbers import count_of
 
 
 def data(
@@ -32,11 +35,7 @@ def data(
 
     Nothing is fetched. Repeated records count once. With --each, records are drawn by their hash.
     """
-    from collections import Counter
-
-    from fedaudit.api.errors import InputError, UsageError
     from fedaudit.data import corpus, public_sets
-    from fedaudit.system.numbers import count_of
 
     if name is None:
         for recipe_name, recipe in public_sets.RECIPES.items():

@@ -1,13 +1,14 @@
 """fedaudit doctor: is this machine fit."""
 
+from fedaudit.api.errors import InputError
+from fedaudit.cli.console import print_item
+
 
 def doctor() -> int:
     """Check that an audit will find what it needs.
 
     It checks plugins, the built-in model, devices and offline detection.
     """
-    from fedaudit.api.errors import InputError
-    from fedaudit.cli.console import print_item
     from fedaudit.cli.doctor_checks import checks
 
     fit = True

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.audit.request import EpsilonRequest
+from fedaudit.canaries import coin_file, coin_generator
 from fedaudit.canaries.coin_generator import CoinRequest
 from fedaudit.canaries.planting_plan import PlantRequest, plant_coins
 from fedaudit.cli.audit_runner import make_request, run_audit
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text
 from fedaudit.cli.options import Coins, Output, Quiet, Run, Template, one_target, takes_options
+from fedaudit.system.files import check_free
 
 if TYPE_CHECKING:
     from fedaudit.canaries.coin_file import CoinSet, Position
@@ -29,8 +32,6 @@ def plant(
 
     Each is there once, in a new file.
     """
-    from fedaudit.cli.console import print_note
-
     request = PlantRequest(secrets=coins, client=client, template=template, **asked)
     done, out = plant_coins(request), request.out
     print_text(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
@@ -79,10 +80,7 @@ def make(
     Each is a document of its own: a beginning from the --corpus, and an ending of random words.
     Publish the commitment that is printed before anybody trains.
     """
-    from fedaudit.canaries import coin_file, coin_generator
-    from fedaudit.cli.console import print_note
     from fedaudit.engine.loading.loader import load_base
-    from fedaudit.system.files import check_free
 
     check_free(out, "the coins")
     request = CoinRequest(
@@ -108,8 +106,6 @@ def make(
 
 
 def _position(name: str) -> "Position":
-    from fedaudit.api.errors import unknown_name_error
-
     positions = ("outsider", "client", "server")
     if name not in positions:
         raise unknown_name_error("position", name, positions)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text
+from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.report.check import Check
@@ -28,7 +29,6 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
 
     What is not at hand or cannot be checked is signed with the digest that the report has.
     """
-    from fedaudit.cli.console import print_note
     from fedaudit.report import attestation
     from fedaudit.system.outputs import ATTESTATION, check_output, write_output
 
@@ -57,7 +57,6 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
     from fedaudit.audit.verification import verify_assessment, verify_report
-    from fedaudit.system.files import existing_path
 
     if root:
         existing_path(root, "folder")

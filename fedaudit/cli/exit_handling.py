@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from fedaudit.api.errors import BUG_EXIT_CODE, PluginCrash
+from fedaudit.config import registry
 from fedaudit.system.failures import ARITY, error_text
 
 BEGINS = "Give the same command to begin again."
@@ -108,8 +109,6 @@ def finished_only() -> Iterator[None]:
 
 def _describe_exit(name: str) -> str:
     """Return one line on what ended the process by a function of `os`."""
-    from fedaudit.config import registry
-
     files = [frame.filename for frame in traceback.extract_stack()]
     return _describe_end(f"the process with os.{name}", registry.plugin_in(files))
 
@@ -174,8 +173,6 @@ def _send_again(number: int) -> None:
 
 def _by_a_plugin(error: KeyboardInterrupt) -> bool:
     """Tell whether a plugin raised it, as far as one can know: no signal came."""
-    from fedaudit.config import registry
-
     # Where signals are ignored, as in the background of a shell, none raises it.
     handler_active = signal.getsignal(signal.SIGINT) in (_interrupt, signal.SIG_IGN)
     return handler_active and not _received and registry.plugin_behind(error) is not None
@@ -183,8 +180,6 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
 
 def _describe_crash(error: BaseException) -> str:
     """Return one line on what ended, and where; not its message, which may be personal data."""
-    from fedaudit.config import registry
-
     frames = traceback.extract_tb(error.__traceback__)
     location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return _describe_end(f"with {type(error).__name__}{location}", registry.plugin_behind(error))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import console, print_note, print_text
 from fedaudit.cli.options import Device, Quiet, refuse_nan
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def ask(
     It says which adapter answered.
     """
     from fedaudit.audit import deployment
-    from fedaudit.cli.console import console, print_note
     from fedaudit.report.redaction import make_visible
 
     answer = deployment.ask(
@@ -97,7 +96,6 @@ def _change_key(
 ) -> int:
     """Change a key, and show that no adapter changed with it."""
     from fedaudit.audit import deployment
-    from fedaudit.cli.console import print_note
 
     gate: DeployedGate = deployment.open_deployment(run, client)
     before = deployment.adapter_hashes(gate)

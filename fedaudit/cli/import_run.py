@@ -1,12 +1,13 @@
 """fedaudit import: another framework's folder, made a federation's."""
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import WIDTH, print_note, print_text
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def import_(
     What SRC is follows from what is in it; `fedaudit plugins` lists the layouts (importer). Files
     that can run code when they are loaded are opened in a process with limits only.
     """
-    from fedaudit.cli.console import print_note
     from fedaudit.conversion.pipeline import ImportRequest, import_federation
 
     imported = import_federation(
@@ -55,9 +55,6 @@ def import_(
 
 def _show(imported: "Imported", out: Path) -> None:
     """Print what was made, a fact a line, so that it reads well at 80 columns."""
-    import textwrap
-
-    from fedaudit.cli.console import WIDTH
     from fedaudit.report.redaction import make_visible
 
     for fact, indent in _facts(imported, out):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.api.errors import UsageError
 from fedaudit.cli.audit_runner import make_request, options, watching
 from fedaudit.cli.console import VERDICT_CODES, print_note, print_report, print_text
 from fedaudit.cli.options import Json, Quiet, Reveal, Settings, takes_options
@@ -118,7 +119,6 @@ def report(
     Needs the commitments and results of all members, and no records: a coordinator may do it, too.
     The counts of all pairs are shown if every member sent its own.
     """
-    from fedaudit.api.errors import UsageError
     from fedaudit.joint import combining
     from fedaudit.report.document import write
 

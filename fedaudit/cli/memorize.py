@@ -10,6 +10,8 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.request import MemorizationRequest, Protocol
 from fedaudit.cli.audit_runner import make_request, run_audit
 from fedaudit.cli.options import Output, Settings, one_target, settings_by_plugin, takes_options
+from fedaudit.config.options import build_settings
+from fedaudit.engine.remote.options import is_url
 
 if TYPE_CHECKING:
     from fedaudit.audit.input_files import InputReader
@@ -57,7 +59,6 @@ def memorize(
     NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
     from fedaudit.audit.input_files import InputReader
-    from fedaudit.config.options import build_settings
 
     set_, servers = settings.split(asked["detector"])
     paraphraser = protocol["paraphraser"]
@@ -80,7 +81,6 @@ def _request(
 ) -> MemorizationRequest:
     """Return what is asked for: files behind --clients are clients, a folder is RUN."""
     from fedaudit.audit.clients import list_clients
-    from fedaudit.engine.remote.options import is_url
     from fedaudit.nano import BASE
 
     if clients and (models := [place for place in places if place.is_dir() or str(place) == BASE]):

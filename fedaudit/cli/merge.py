@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.audit_runner import run_session
 from fedaudit.cli.options import Device, Json, Out, Quiet, Reveal
 
 
@@ -31,7 +32,6 @@ def merge(
     Data and model are read from where the shards read them.
     """
     from fedaudit.audit.session import AuditSession
-    from fedaudit.cli.audit_runner import run_session
 
     session = AuditSession.merge(
         parts,

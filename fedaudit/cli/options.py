@@ -13,7 +13,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.audit.request import AuditRequest, options_of
+from fedaudit.config import registry
+from fedaudit.config.options import build_settings, parse_settings
+from fedaudit.engine.remote.options import EndpointOptions
+from fedaudit.engine.vllm.options import VllmOptions
 
 
 def refuse_nan(value: float | None) -> float | None:
@@ -26,8 +31,6 @@ def refuse_nan(value: float | None) -> float | None:
 def file_to_write(text: str) -> Path:
     """Return the path of a file; the name of a folder, which ends in a slash, is refused."""
     if text.endswith(("/", "/.", os.sep)):
-        from fedaudit.api.errors import InputError
-
         raise InputError(f"{text} names a folder; a file is needed.")
     return Path(text)
 
@@ -207,10 +210,6 @@ class Settings:
 
         A server that no setting names has None. The patterns are the `detector`'s.
         """
-        from fedaudit.config.options import build_settings, parse_settings
-        from fedaudit.engine.remote.options import EndpointOptions
-        from fedaudit.engine.vllm.options import VllmOptions
-
         settings = list(self.set_)
         if self.pattern:
             settings.append(f"{detector}.patterns={json_module.dumps(self.pattern)}")
@@ -231,8 +230,6 @@ def one_target(run: str | None, target: str | None) -> str | None:
     """
     if run is None:
         return target
-    from fedaudit.api.errors import UsageError
-
     if target is not None:
         raise UsageError(f"{run} and --target {target} both name what is audited: give one.")
     if Path(run).is_file():
@@ -244,8 +241,6 @@ def refuse_options_before_subcommand(context: typer.Context) -> None:
     """Refuse options that stand before a step: the step would not see them."""
     for name in context.params:
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
-            from fedaudit.api.errors import UsageError
-
             [option] = [one.opts[0] for one in context.command.params if one.name == name]
             raise UsageError(f"Give {option} after {context.invoked_subcommand}, not before it.")
 
@@ -255,9 +250,6 @@ def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]
 
     Raises UsageError for any other.
     """
-    from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config.options import parse_settings
-
     table = parse_settings(set_ or [])
     for name, chosen in table.items():
         if name not in names or not isinstance(chosen, dict):
@@ -267,7 +259,5 @@ def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]
 
 def settings_by_installed_plugin(set_: list[str] | None, *kinds: str) -> dict[str, Any]:
     """Return the settings of --set by plugin; each must be of an installed one of these kinds."""
-    from fedaudit.config import registry
-
     names = [name for kind in kinds for name in registry.plugins(kind)]
     return settings_by_plugin(set_, " or ".join(kinds), names)

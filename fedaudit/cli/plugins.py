@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.cli.console import print_item
+from fedaudit.config import registry
 
 
 def plugins(
@@ -14,9 +16,6 @@ def plugins(
 
     With NAME it shows what the plugin is, its paper, and its options: default and meaning.
     """
-    from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config import registry
-
     kinds = {kind: registry.plugins(kind) for kind in registry.KINDS}
     if name is None:
         for kind, classes in kinds.items():

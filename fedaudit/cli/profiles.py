@@ -1,11 +1,14 @@
 """fedaudit profiles: the papers that can be simulated."""
 
-from typing import Annotated
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any
 
 import typer
 
 from fedaudit.cli.console import print_item, print_text
 from fedaudit.cli.options import Scale
+from fedaudit.config.option_text import option_docs, toml_value
+from fedaudit.config.options import build_settings
 
 
 def profiles(
@@ -16,12 +19,7 @@ def profiles(
 
     With NAME it shows the paper, settings, study, claims, and what becomes of tables and figures.
     """
-    from dataclasses import fields, is_dataclass
-    from typing import Any
-
     from fedaudit.config import profile
-    from fedaudit.config.option_text import option_docs, toml_value
-    from fedaudit.config.options import build_settings
     from fedaudit.simulation.config import Simulation
 
     if name is None:

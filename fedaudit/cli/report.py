@@ -1,9 +1,15 @@
 """fedaudit report: a finished report in another form, checked, or signed."""
 
+import json
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.cli.console import console, print_note, print_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +29,6 @@ def is_folder_of_runs(folder: Path) -> bool:
 
 def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     """Print a line for each run below a folder, and write the page beside them, or to `out`."""
-    from fedaudit.api.errors import UsageError
-    from fedaudit.cli.console import console, print_note
     from fedaudit.report.index import problems_table, run_entries, runs_table, trend_tables, trends
     from fedaudit.report.renderers import run_index
     from fedaudit.report.renderers.terminal import print_tables
@@ -149,8 +153,6 @@ def report(
     For a folder of many runs it shows a line for each, and writes index.html with trends over
     rounds.
     """
-    from fedaudit.api.errors import UsageError
-
     path = source / "report.json" if source.is_dir() else source
     if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
         raise UsageError("--public-key goes with --verify, --root with --verify or --attest.")
@@ -176,8 +178,6 @@ def report(
 
 def _format_of(format_: str | None, out: Path | None) -> str:
     """Return the format to write: the one asked for, else the one that the file's name ends in."""
-    from fedaudit.api.errors import UsageError
-
     if out is None:
         return format_ or "terminal"
     formats = SUFFIXES.get(out.suffix.lower(), ())
@@ -192,8 +192,6 @@ def _format_of(format_: str | None, out: Path | None) -> str:
 
 
 def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, Any]) -> int:
-    from fedaudit.api.errors import InputError, unknown_name_error
-    from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
     from fedaudit.report.checklist.validity import ownership
     from fedaudit.report.verdict import recheck
@@ -254,10 +252,6 @@ def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str | bytes]"]:
 
 def _print(text: str, format_: str) -> None:
     """Print a report; what the terminal's encoding lacks is escaped as the format does it."""
-    import json
-    import re
-    import sys
-
     encoding = sys.stdout.encoding or "utf-8"
     if format_ in ("json", "sarif", "cyclonedx"):
         try:

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import (
+    print_note,
+    print_report,
+    print_text,
+    progress_bars,
+    report_folder,
+    save_report,
+    training_progress,
+)
 from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.cli.simulate import given_settings
 
 if TYPE_CHECKING:
     from fedaudit.config.profile import Profile, Published
@@ -55,15 +64,6 @@ def reproduce(
 
     A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
     """
-    from fedaudit.cli.console import (
-        print_note,
-        print_report,
-        progress_bars,
-        report_folder,
-        save_report,
-        training_progress,
-    )
-    from fedaudit.cli.simulate import given_settings
     from fedaudit.config import profile as profiles
     from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.reproduction.runner import run_study

@@ -1,13 +1,15 @@
 """fedaudit scrub: a data set without the personal data that anybody marked or found in it."""
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import DETECTOR
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import WIDTH, print_note, print_text, progress_bars
 from fedaudit.cli.options import (
     Detector,
     Quiet,
@@ -18,6 +20,7 @@ from fedaudit.cli.options import (
     settings_by_plugin,
     takes_options,
 )
+from fedaudit.system.files import existing_parent
 from fedaudit.system.numbers import count_of
 
 if TYPE_CHECKING:
@@ -80,7 +83,6 @@ def scrub(
     pii list are masked by it; in others the detector looks. What neither marked stays in OUT.
     Options of the detector are set as --set NAME.OPTION=VALUE.
     """
-    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.data import scrubbing
     from fedaudit.data.corpus import EMPTY, empty_caveat, unread_caveat
 
@@ -116,9 +118,6 @@ def scrub(
 
 
 def _check_json(json: Path | None, request: "ScrubRequest") -> None:
-    from fedaudit.api.errors import InputError
-    from fedaudit.system.files import existing_parent
-
     if json is None:
         return
     if json.resolve() in (request.source.resolve(), request.out.resolve()):
@@ -136,9 +135,6 @@ def _save(path: Path, request: "ScrubRequest", done: "ScrubResult") -> None:
 
 def _show(request: "ScrubRequest", done: "ScrubResult") -> None:
     """Print what was done, a fact a line, so that it reads well at 80 columns."""
-    import textwrap
-
-    from fedaudit.cli.console import WIDTH
     from fedaudit.report.redaction import make_visible
 
     for fact in _facts(request, done):

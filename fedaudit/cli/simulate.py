@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.cli.console import print_note, print_report, progress_bars, training_progress
 from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.config.options import merge_tables, parse_settings
 
 if TYPE_CHECKING:
     from fedaudit.api.progress import Progress
@@ -49,7 +51,6 @@ def simulate(
 
     The same command goes on where an interrupted one stopped.
     """
-    from fedaudit.cli.console import print_note, print_report
     from fedaudit.simulation import session
     from fedaudit.system.outputs import REPORT, check_output, write_output
 
@@ -80,8 +81,6 @@ def simulate(
 @contextmanager
 def _watching(quiet: bool) -> Iterator[tuple["Listener", Callable[[str], "Progress"]]]:
     """Provide the progress display of a training."""
-    from fedaudit.cli.console import progress_bars, training_progress
-
     with training_progress(quiet) as listener, progress_bars(quiet) as bar:
         yield listener, bar
 
@@ -90,8 +89,6 @@ def given_settings(
     assignments: list[str], seed: int | None, device: str, dtype: str, engine: str = "local"
 ) -> dict[str, Any]:
     """Return the settings of the command line; --seed and the like win over --set."""
-    from fedaudit.config.options import merge_tables, parse_settings
-
     options: dict[str, Any] = {} if seed is None else {"seed": seed}
     options |= {
         key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"

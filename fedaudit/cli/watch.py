@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedaudit.api.errors import UsageError
 from fedaudit.audit.request import WatchRequest
 from fedaudit.cli.audit_runner import make_request, run_audit, watching
+from fedaudit.cli.console import print_note, print_report, verdict_code
 from fedaudit.cli.options import Output, takes_options
 
 if TYPE_CHECKING:
@@ -53,11 +55,9 @@ def watch(
 
 def _follow(request: WatchRequest, output: Output) -> int:
     """Test each new round, with a report of its own; show the last one and return its code."""
-    from fedaudit.api.errors import UsageError
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.session import AuditSession
     from fedaudit.audit.watch import WatchMemory, replaced_text, resolve
-    from fedaudit.cli.console import print_note, print_report, verdict_code
 
     if request.round is not None or output.resume:
         raise UsageError("--follow goes with neither --round nor --resume.")
@@ -91,7 +91,6 @@ def _follow(request: WatchRequest, output: Output) -> int:
 
 def _next_round(path: Path, tested: int, reader: "InputReader", *, quiet: bool) -> "Federation":
     """Wait until a federation has a round after `tested`, or is complete; return it."""
-    from fedaudit.cli.console import print_note
     from fedaudit.federation.folder import is_federation
 
     waiting = False

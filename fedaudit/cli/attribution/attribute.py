@@ -8,10 +8,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import (
+    print_note,
+    print_text,
+    progress_bars,
+    report_and_exit_code,
+    report_folder,
+)
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -24,6 +31,7 @@ from fedaudit.cli.options import (
     refuse_options_before_subcommand,
     settings_by_installed_plugin,
 )
+from fedaudit.system.files import check_target, existing_parent
 from fedaudit.system.numbers import count_of
 
 
@@ -34,8 +42,6 @@ class StepGroup(TyperGroup):
         """Return the step that the first word names; raises UsageError for a folder there."""
         name = args[0]
         if self.get_command(ctx, name) is None and ("/" in name or Path(name).exists()):
-            from fedaudit.api.errors import UsageError
-
             raise UsageError(f"A federation is given with an option: --rounds {shlex.quote(name)}.")
         return super().resolve_command(ctx, args)
 
@@ -118,12 +124,10 @@ def attribute(
     if context.invoked_subcommand is not None:
         refuse_options_before_subcommand(context)
         return 0  # before anything is imported: help of a step must stay light
-    from fedaudit.api.errors import UsageError
     from fedaudit.attribution import pipeline
     from fedaudit.attribution import request as requests
     from fedaudit.attribution.owner.worker_pool import WorkerOptions
     from fedaudit.audit.input_files import InputReader
-    from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     if rounds is None:
         raise UsageError(
@@ -190,9 +194,7 @@ def score(
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.owner import detection, scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
-    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
-    from fedaudit.system.files import check_target, existing_parent
 
     stored_estimates = files.read(estimates)
     options = settings_by_installed_plugin(set_, "watermark")
@@ -246,7 +248,6 @@ def decide(
     """Combine the scores of all rounds and flag clients. Exit code 1: someone is flagged."""
     from fedaudit.attribution import report as reporting
     from fedaudit.attribution import scores as scores_file
-    from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     start_time = datetime.now(UTC)
     stored_scores = scores_file.read(scores)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text, progress_bars
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -38,7 +38,6 @@ def bundle(
     It opens marks: anyone who has the bundle can find, plant and avoid them.
     """
     from fedaudit.attribution.evidence import bundle as bundles
-    from fedaudit.cli.console import print_note
 
     bundle_parts = bundles.BundleParts(
         estimates=estimates,
@@ -94,7 +93,6 @@ def verify(
     from fedaudit.attribution.evidence import verification
     from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.cli import evidence
-    from fedaudit.cli.console import progress_bars
 
     with (
         progress_bars(quiet) as bar,

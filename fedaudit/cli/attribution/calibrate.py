@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.cli.console import print_text, progress_bars
 from fedaudit.cli.options import Quiet
 from fedaudit.system.numbers import count_of
 
@@ -56,7 +58,6 @@ def calibrate(
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.decision import calibration
     from fedaudit.attribution.decision.decision import check_limits
-    from fedaudit.cli.console import progress_bars
 
     check_limits(tau, alpha)
     stored_scores = scores_file.read(scores)
@@ -108,7 +109,6 @@ def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:
 
     Raises UsageError for anything but CLIENT=SHARE, with a client that was tested.
     """
-    from fedaudit.api.errors import UsageError, unknown_name_error
     from fedaudit.attribution.decision.decision import verdicts
 
     client, _, number = text.rpartition("=")
@@ -126,8 +126,6 @@ def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:
 
 def _share_text(least: float, client: str, shown: float, share: float) -> str:
     """Return the smallest share of marked documents that would be found, in proportion to one."""
-    from textwrap import fill
-
     from fedaudit.attribution.decision.calibration import least_share
     from fedaudit.report.redaction import make_visible
 

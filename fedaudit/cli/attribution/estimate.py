@@ -9,8 +9,9 @@ import typer
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.cli.attribution import sums_options
 from fedaudit.cli.attribution.sums_options import Colluding, DryRun, takes_sums
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text, progress_bars
 from fedaudit.cli.options import Quiet
+from fedaudit.system.files import sha256
 from fedaudit.system.numbers import count_of
 
 
@@ -46,9 +47,7 @@ def estimate(
     from fedaudit.attribution import estimates as estimates_folder
     from fedaudit.attribution.server import dry_run as forecast
     from fedaudit.attribution.server import estimation, ledger, sums_log
-    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation.folder import unchecked_caveats
-    from fedaudit.system.files import sha256
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     protocol_config = replace(sums, rounds=tuple(round_ or ()))

@@ -8,8 +8,9 @@ import typer
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import print_note, print_text
 from fedaudit.cli.options import takes_options
+from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.attribution.server.sum_plan import SumPlan
@@ -48,9 +49,7 @@ def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
     working directory the folder would be imported again, without its ledger.
     """
     from fedaudit.audit.target import RUNS
-    from fedaudit.cli.console import print_note
     from fedaudit.conversion.foreign_targets import check_native, native_folder
-    from fedaudit.system.files import existing_path
 
     existing_path(rounds, "federation")
     if recorded:

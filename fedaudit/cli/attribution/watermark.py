@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.api.errors import UsageError
+from fedaudit.cli.console import VERDICT_CODES, print_note, print_text, progress_bars
 from fedaudit.cli.options import Device, Dtype, Quiet, Seed, Set, Template
+from fedaudit.config.options import parse_settings
 
 if TYPE_CHECKING:
     from fedaudit.api.watermark import Score
@@ -57,7 +59,6 @@ def make(
     """
     from fedaudit.attribution.owner import watermarking
     from fedaudit.attribution.report import lost_mark_caveats
-    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.data.corpus import unread_caveat
 
     with progress_bars(quiet) as bar:
@@ -67,7 +68,7 @@ def make(
                 out=out,
                 watermark=watermark,
                 plugin=plugin,
-                options=_options(set_),
+                options=parse_settings(set_ or []),
                 prompts=prompts,
                 id=id_,
                 model=model,
@@ -126,10 +127,8 @@ def check(
 
     Exit code 1: a mark is found; 7: none is found, and for some mark there was nothing to test.
     """
-    from fedaudit.api.errors import UsageError
     from fedaudit.attribution.owner import watermarking
     from fedaudit.attribution.report import lost_mark_caveats
-    from fedaudit.cli.console import VERDICT_CODES, print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
 
     if not isfinite(z):
@@ -142,7 +141,7 @@ def check(
             texts=texts,
             model=model,
             adapter=adapter,
-            options=_options(set_),
+            options=parse_settings(set_ or []),
             device=device,
             dtype=dtype,
             progress=bar("testing"),
@@ -171,9 +170,3 @@ def _found(score: "Score", z: float) -> str:
     if not score.n:
         return "untested"
     return "yes" if score.z > z else "no"
-
-
-def _options(set_: list[str] | None) -> dict[str, Any]:
-    from fedaudit.config.options import parse_settings
-
-    return parse_settings(set_ or [])

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import console, print_text
 
 if TYPE_CHECKING:
     from fedaudit.report.baseline import BaselineComparison
@@ -25,7 +25,6 @@ def read_baseline(source: Path) -> dict[str, Any]:
 def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "BaselineComparison":
     """Print what is new, what is worse, what went and what stayed; return it."""
     from fedaudit.cli.audit.plan_text import print_lines
-    from fedaudit.cli.console import console
     from fedaudit.report.baseline import compare_with_baseline
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison import baseline_tables

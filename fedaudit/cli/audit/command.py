@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.audit.request import AuditRequest
-from fedaudit.cli.console import print_text
+from fedaudit.cli.audit_runner import watching
+from fedaudit.cli.console import VERDICT_CODES, print_note, print_summary, print_text, verdict_code
 from fedaudit.cli.options import (
     Output,
     Run,
@@ -147,7 +148,6 @@ def audit(
     """
     from fedaudit.audit.prepare import prepare
     from fedaudit.cli.audit.baseline import read_baseline
-    from fedaudit.cli.console import print_note
     from fedaudit.report.checklist.validity import party_titles
 
     before = None if baseline is None else read_baseline(baseline)
@@ -202,8 +202,6 @@ def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: O
     from fedaudit.audit.plan import no_attribution_reason
     from fedaudit.cli.audit.baseline import print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
-    from fedaudit.cli.audit_runner import watching
-    from fedaudit.cli.console import VERDICT_CODES, print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html
     from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 

@@ -1,12 +1,14 @@
 """fedaudit compare: what differs between two reports."""
 
+import json as texts
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.console import print_text
+from fedaudit.cli.console import VERDICT_CODES, console, print_note, print_text
 from fedaudit.cli.options import Json
 
 
@@ -30,11 +32,7 @@ def compare(
     Differences have intervals. The exit code is 0 whatever differs; with --gate it is 0 where the
     second has nothing new or worse, 1 where it has, and 7 where that cannot be told.
     """
-    import json as texts
-    from dataclasses import asdict
-
     from fedaudit.cli.audit.baseline import gate_table, print_gate, read_baseline
-    from fedaudit.cli.console import VERDICT_CODES, console, print_note
     from fedaudit.report import document
     from fedaudit.report.baseline import check_comparable
     from fedaudit.report.comparison import compare as compare_reports

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.cli.audit_runner import watching
+from fedaudit.cli.console import print_note, training_progress
+from fedaudit.system.numbers import rough_duration
+
 if TYPE_CHECKING:
     from fedaudit.audit.defenses.plan import DefensePlan
     from fedaudit.audit.session import AuditSession
@@ -11,8 +15,6 @@ if TYPE_CHECKING:
 
 def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     """Yield what would be trained under which defences, what that takes, and what is left out."""
-    from fedaudit.system.numbers import rough_duration
-
     names = ", ".join(defense.name for defense in plan.applicable)
     seeds = ", ".join(map(str, plan.seeds))
     yield ""
@@ -65,8 +67,6 @@ def add_defenses(
     """Run the trainings under defences that are missing; rewrite the report and return it."""
     from fedaudit.audit.defenses.study import run_defenses
     from fedaudit.audit.defenses.training import DefenseWatch
-    from fedaudit.cli.audit_runner import watching
-    from fedaudit.cli.console import print_note, training_progress
     from fedaudit.report import document
     from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.system.outputs import REPORT, write_output

@@ -4,11 +4,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from fedaudit.api.cost import Cost
 from fedaudit.cli.console import WIDTH, print_text
 from fedaudit.system.numbers import rough_duration
 
 if TYPE_CHECKING:
-    from fedaudit.api.cost import Cost
     from fedaudit.audit.cost import Speed
     from fedaudit.audit.material import Material
     from fedaudit.audit.plan import Plan
@@ -24,7 +24,6 @@ def plan_lines(
     request: "AuditRequest",
 ) -> Iterator[str]:
     """Yield what is at hand, every step with its cost, what is left out, what nothing can show."""
-    from fedaudit.api.cost import Cost
     from fedaudit.audit.plan import CANNOT, SHOWS
 
     yield "At hand"

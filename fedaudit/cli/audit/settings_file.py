@@ -4,6 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.cli.console import print_text
+from fedaudit.system.documents import parse_toml
+from fedaudit.system.files import atomic_text, read_regular
+
 if TYPE_CHECKING:
     import click
 
@@ -46,10 +51,6 @@ def option_defaults(command: "click.Command", words: Sequence[str]) -> dict[str,
     typed = command.make_context(command.name, list(words), resilient_parsing=True).params
     if typed.get("run") or typed.get("target"):
         return {}
-    from fedaudit.api.errors import InputError, unknown_name_error
-    from fedaudit.system.documents import parse_toml
-    from fedaudit.system.files import read_regular
-
     try:
         tables = parse_toml(read_regular(path), path)
     except OSError as error:
@@ -77,10 +78,6 @@ def init() -> int:
     It names the federation, or the base with its adapter, and the files of records that it finds;
     `fedaudit audit` without options reads it. Look at which file is whose before you audit.
     """
-    from fedaudit.api.errors import InputError
-    from fedaudit.cli.console import print_text
-    from fedaudit.system.files import atomic_text
-
     path = Path(NAME)
     if path.exists():
         raise InputError(f"{NAME} is there already; delete it first to have it written anew.")
