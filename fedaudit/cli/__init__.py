@@ -43,6 +43,7 @@ from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
 from fedaudit.cli.watch import watch
 from fedaudit.config import registry
+from fedaudit.report.redaction import make_visible
 from fedaudit.system.failures import NO_MEMORY, machine_failure, near_memory_limit
 from fedaudit.system.staging import remove_open_stages
 
@@ -246,6 +247,4 @@ def _report_interrupt() -> int:
 
 def _say(text: str) -> None:
     """Print one line on stderr; what it quotes from files cannot steer the terminal."""
-    from fedaudit.report.redaction import make_visible
-
     print(f"fedaudit: {make_visible(' '.join(text.split()))}", file=sys.stderr)

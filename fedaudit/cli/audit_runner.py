@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fedaudit.api.cost import Cost
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.audit.request import AuditRequest
-from fedaudit.cli.console import print_note, print_report, progress_bars, verdict_code
+from fedaudit.cli.audit.plan_text import space_lines
+from fedaudit.cli.console import print_lines, print_note, print_report, progress_bars, verdict_code
 from fedaudit.cli.exit_handling import raise_plugin_crashes
 from fedaudit.cli.options import Output, settings_by_plugin
 from fedaudit.config import registry
@@ -103,7 +104,6 @@ def _print_native_cost(
     from fedaudit.audit.cost import cost_of, documents_of, speed_here
     from fedaudit.audit.input_files import InputReader
     from fedaudit.audit.resolve import resolve
-    from fedaudit.cli.audit.plan_text import print_lines, space_lines
 
     inputs = resolve(request, reader or InputReader())
     audited, cost = inputs.audited, cost_of(inputs)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.report.redaction import make_visible
 from fedaudit.system.files import existing_parent, make_folder
+from fedaudit.system.outputs import REPORT, check_output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +38,7 @@ def print_item(label: str, text: str) -> None:
 
     A pipe gets it in one line, so that grep and cut find what belongs together.
     """
-    label, text = _shown(label), _shown(text)
+    label, text = make_visible(label), make_visible(text)
     if sys.stdout.isatty():
         width = max(get_terminal_size().columns, len(label) + 20)
         wrapped = fill(
@@ -55,19 +57,20 @@ def print_item(label: str, text: str) -> None:
 
 def print_text(text: str = "") -> None:
     """Print lines of a result, with control characters spelt out."""
-    print("\n".join(map(_shown, text.split("\n"))))
+    print("\n".join(map(make_visible, text.split("\n"))))
 
 
-def _shown(text: str) -> str:
-    from fedaudit.report.redaction import make_visible
-
-    return make_visible(text)
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines at 80 columns; continuation lines are indented further than their first line."""
+    for line in map(make_visible, lines):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        print_text(fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def print_note(text: str, *, quiet: bool = False) -> None:
     """Tell the user something that is not a result."""
     if not quiet:
-        print(_shown(text), file=sys.stderr)
+        print(make_visible(text), file=sys.stderr)
 
 
 VERDICT_CODES = {"pass": 0, "fail": 1, "inconclusive": 7}
@@ -119,7 +122,7 @@ def progress_bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
                 nonlocal task
                 begin()
                 if task is None:
-                    task = shown_bars.add_task(_shown(title), total=total, note="")
+                    task = shown_bars.add_task(make_visible(title), total=total, note="")
                 shown_bars.update(task, completed=done, total=total)
 
             return advance
@@ -146,7 +149,7 @@ def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
                 description=f"round {event.round}",
                 completed=event.done,
                 total=event.total,
-                note=f"{_shown(event.model_name)} loss {event.loss:.3f}",
+                note=f"{make_visible(event.model_name)} loss {event.loss:.3f}",
             )
 
         yield hear
@@ -214,7 +217,6 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None, command:
     Raises InputError for a folder with the report of another command than `command`.
     """
     from fedaudit.report.document import read
-    from fedaudit.system.outputs import REPORT, check_output
 
     folder = out or otherwise
     if folder.is_file():

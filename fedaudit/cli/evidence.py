@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.console import print_note, print_text
+from fedaudit.report.redaction import make_visible
 from fedaudit.system.files import existing_path
+from fedaudit.system.outputs import ATTESTATION, check_output, write_output
 
 if TYPE_CHECKING:
     from fedaudit.report.check import Check
@@ -30,7 +32,6 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
     What is not at hand or cannot be checked is signed with the digest that the report has.
     """
     from fedaudit.report import attestation
-    from fedaudit.system.outputs import ATTESTATION, check_output, write_output
 
     signer = attestation.private_key(key)
     attestation_path = attestation.attestation_path(path)
@@ -96,8 +97,6 @@ def _inputs(checks: "Sequence[Check]") -> list[dict[str, Any]]:
 
 def print_checks(checks: "Sequence[Check]") -> None:
     """Print a line for each check, and how many there are of each state."""
-    from fedaudit.report.redaction import make_visible
-
     for check in checks:
         print_text(make_visible(" ".join(str(check).split())))
     count = Counter[str](check.state for check in checks)

@@ -16,6 +16,7 @@ import typer
 
 from fedaudit.api.errors import BUG_EXIT_CODE, PluginCrash
 from fedaudit.config import registry
+from fedaudit.report.redaction import make_visible
 from fedaudit.system.failures import ARITY, error_text
 
 BEGINS = "Give the same command to begin again."
@@ -201,8 +202,6 @@ def print_crash(error: BaseException) -> None:
     Its message is left out: it may quote a record. TRACEBACK=1 in the environment shows it too.
     Nothing in it can steer the terminal.
     """
-    from fedaudit.report.redaction import make_visible
-
     shown = os.environ.get(TRACEBACK) == "1"
     chain: list[BaseException] = []
     following: BaseException | None = error

@@ -8,6 +8,7 @@ import typer
 
 from fedaudit.cli.console import console, print_note, print_text
 from fedaudit.cli.options import Device, Quiet, refuse_nan
+from fedaudit.report.redaction import make_visible
 
 if TYPE_CHECKING:
     from fedaudit.api.defense import KeyChange
@@ -76,7 +77,6 @@ def ask(
     It says which adapter answered.
     """
     from fedaudit.audit import deployment
-    from fedaudit.report.redaction import make_visible
 
     answer = deployment.ask(
         deployment.open_deployment(run, client, device),

@@ -9,6 +9,7 @@ import typer
 
 from fedaudit.cli.console import WIDTH, print_note, print_text
 from fedaudit.cli.options import Quiet
+from fedaudit.report.redaction import make_visible
 
 if TYPE_CHECKING:
     from fedaudit.conversion.pipeline import Imported
@@ -55,8 +56,6 @@ def import_(
 
 def _show(imported: "Imported", out: Path) -> None:
     """Print what was made, a fact a line, so that it reads well at 80 columns."""
-    from fedaudit.report.redaction import make_visible
-
     for fact, indent in _facts(imported, out):
         fill = textwrap.TextWrapper(
             width=WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False

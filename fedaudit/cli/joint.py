@@ -10,6 +10,7 @@ from fedaudit.cli.audit_runner import make_request, options, watching
 from fedaudit.cli.console import VERDICT_CODES, print_note, print_report, print_text
 from fedaudit.cli.options import Json, Quiet, Reveal, Settings, takes_options
 from fedaudit.joint.request import JointRequest
+from fedaudit.system.outputs import REVEALED, check_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,7 +92,6 @@ def count(
     """
     from fedaudit.audit import evidence
     from fedaudit.joint import counting, member
-    from fedaudit.system.outputs import REVEALED, check_output
 
     own = member.open_member(folder)
     plain = own.private / "revealed.jsonl"

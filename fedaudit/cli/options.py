@@ -19,6 +19,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import build_settings, parse_settings
 from fedaudit.engine.remote.options import EndpointOptions
 from fedaudit.engine.vllm.options import VllmOptions
+from fedaudit.system import outputs
 
 
 def refuse_nan(value: float | None) -> float | None:
@@ -43,8 +44,6 @@ def json_to_write(context: typer.Context, path: Path | None) -> Path | None:
     """Return the file of --json; raises InputError where something else is in its place."""
     if path is None:
         return path
-    from fedaudit.system import outputs
-
     command = context.command_path.partition(" ")[2]
     kind = getattr(outputs, REPORTING.get(command, "REPORT"))
     if command not in REPORTING:

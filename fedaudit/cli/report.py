@@ -10,6 +10,8 @@ import typer
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.cli.console import console, print_note, print_report
+from fedaudit.system import outputs
+from fedaudit.system.outputs import FORMS, REPORT, check_output, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +34,6 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
     from fedaudit.report.index import problems_table, run_entries, runs_table, trend_tables, trends
     from fedaudit.report.renderers import run_index
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.system import outputs
-    from fedaudit.system.outputs import check_output, write_output
 
     entries = run_entries(folder)
     if format_ not in (None, "html", "terminal"):
@@ -195,7 +195,6 @@ def _show_report(path: Path, format_: str, out: Path | None, options: dict[str, 
     from fedaudit.report import document
     from fedaudit.report.checklist.validity import ownership
     from fedaudit.report.verdict import recheck
-    from fedaudit.system.outputs import FORMS, REPORT, check_output, write_output
 
     forms = _forms()
     if format_ not in {"terminal", *forms, *OWNED}:

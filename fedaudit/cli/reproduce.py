@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.cli.console import (
+    print_lines,
     print_note,
     print_report,
     print_text,
@@ -19,6 +20,7 @@ from fedaudit.cli.console import (
 )
 from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
 from fedaudit.cli.simulate import given_settings
+from fedaudit.report.redaction import Redactor, user_key
 
 if TYPE_CHECKING:
     from fedaudit.config.profile import Profile, Published
@@ -65,7 +67,6 @@ def reproduce(
     A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
     """
     from fedaudit.config import profile as profiles
-    from fedaudit.report.redaction import Redactor, user_key
     from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
     from fedaudit.system.files import new_folder
@@ -75,7 +76,6 @@ def reproduce(
     given = given_settings(set_ or [], seed, device, dtype)
     place = Path("runs") / "reproduce" / chosen.name
     if dry_run:
-        from fedaudit.cli.audit.plan_text import print_lines
         from fedaudit.reproduction.forecast import describe_study
 
         below = (out or place) / "federations"

@@ -1,6 +1,5 @@
 """fedaudit scrub: a data set without the personal data that anybody marked or found in it."""
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import DETECTOR
-from fedaudit.cli.console import WIDTH, print_note, print_text, progress_bars
+from fedaudit.cli.console import print_lines, print_note, progress_bars
 from fedaudit.cli.options import (
     Detector,
     Quiet,
@@ -22,6 +21,7 @@ from fedaudit.cli.options import (
 )
 from fedaudit.system.files import existing_parent
 from fedaudit.system.numbers import count_of
+from fedaudit.system.outputs import COUNTS, write_output
 
 if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
@@ -105,7 +105,7 @@ def scrub(
         done = scrubbing.scrub(request, bar)
     if json:
         _save(json, request, done)
-    _show(request, done)
+    print_lines(_facts(request, done))
     for line in done.cut:
         print_note(f"{line}.", quiet=quiet and not strict)  # the reason for exit code 1
     for line in empty_caveat(request.source, done.unread):
@@ -128,20 +128,8 @@ def _check_json(json: Path | None, request: "ScrubRequest") -> None:
 def _save(path: Path, request: "ScrubRequest", done: "ScrubResult") -> None:
     from fedaudit.data.scrubbing import table
     from fedaudit.report.document import dumps
-    from fedaudit.system.outputs import COUNTS, write_output
 
     write_output(path, dumps(table(request, done)), COUNTS)
-
-
-def _show(request: "ScrubRequest", done: "ScrubResult") -> None:
-    """Print what was done, a fact a line, so that it reads well at 80 columns."""
-    from fedaudit.report.redaction import make_visible
-
-    for fact in _facts(request, done):
-        fill = textwrap.TextWrapper(width=WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        print_text(
-            "\n".join(fill.wrap(make_visible(fact))) if len(fact) > WIDTH else make_visible(fact)
-        )
 
 
 def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.console import print_note, print_report, progress_bars, training_progress
+from fedaudit.cli.console import (
+    print_lines,
+    print_note,
+    print_report,
+    progress_bars,
+    training_progress,
+)
 from fedaudit.cli.options import Device, DryRun, Dtype, Json, Out, Quiet, Scale, Seed, Set
 from fedaudit.config.options import merge_tables, parse_settings
+from fedaudit.system.outputs import REPORT, check_output, write_output
 
 if TYPE_CHECKING:
     from fedaudit.api.progress import Progress
@@ -52,12 +59,10 @@ def simulate(
     The same command goes on where an interrupted one stopped.
     """
     from fedaudit.simulation import session
-    from fedaudit.system.outputs import REPORT, check_output, write_output
 
     given = given_settings(set_ or [], seed, device, dtype, engine)
     run = session.prepare(profile, scale, given, out, without or ())
     if dry_run:
-        from fedaudit.cli.audit.plan_text import print_lines
         from fedaudit.simulation.forecast import forecast
 
         print_lines(forecast(run, given).describe())

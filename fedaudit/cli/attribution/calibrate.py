@@ -10,6 +10,7 @@ import typer
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.cli.console import print_text, progress_bars
 from fedaudit.cli.options import Quiet
+from fedaudit.report.redaction import make_visible
 from fedaudit.system.numbers import count_of
 
 if TYPE_CHECKING:
@@ -127,7 +128,6 @@ def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:
 def _share_text(least: float, client: str, shown: float, share: float) -> str:
     """Return the smallest share of marked documents that would be found, in proportion to one."""
     from fedaudit.attribution.decision.calibration import least_share
-    from fedaudit.report.redaction import make_visible
 
     share_needed = least_share(least, shown, share)
     of = f"{make_visible(client)}, with {share:.0%} of its documents marked, shows Z {shown:.1f}"
@@ -138,8 +138,6 @@ def _share_text(least: float, client: str, shown: float, share: float) -> str:
 
 def _client_table(result: "Calibration") -> Iterator[str]:
     """Yield how often each client is flagged while it is innocent, the most often first."""
-    from fedaudit.report.redaction import make_visible
-
     yield f"{'client':24}{'flagged while innocent (95 %)':>52}"
     rates = sorted(result.accused.items(), key=lambda item: (-item[1].value, item[0]))
     for client, rate in rates[:MOST_CLIENTS]:

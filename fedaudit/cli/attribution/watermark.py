@@ -11,6 +11,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.cli.console import VERDICT_CODES, print_note, print_text, progress_bars
 from fedaudit.cli.options import Device, Dtype, Quiet, Seed, Set, Template
 from fedaudit.config.options import parse_settings
+from fedaudit.report.redaction import make_visible
 
 if TYPE_CHECKING:
     from fedaudit.api.watermark import Score
@@ -156,8 +157,6 @@ def check(
 
 
 def _lines(scores: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
-    from fedaudit.report.redaction import make_visible
-
     return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
         f"{make_visible(mark):<16} {round(score.z, 2) + 0.0:>8.2f} {score.p_value:>9.2g} "
         f"{score.hits:>7} {score.n:>7} {score.chance:>7.1%}  {_found(score, z)}"

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.cli.console import console, print_text
+from fedaudit.cli.console import console, print_lines, print_text
+from fedaudit.system.outputs import BASELINE, write_output
 
 if TYPE_CHECKING:
     from fedaudit.report.baseline import BaselineComparison
@@ -24,7 +25,6 @@ def read_baseline(source: Path) -> dict[str, Any]:
 
 def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "BaselineComparison":
     """Print what is new, what is worse, what went and what stayed; return it."""
-    from fedaudit.cli.audit.plan_text import print_lines
     from fedaudit.report.baseline import compare_with_baseline
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison import baseline_tables
@@ -48,7 +48,5 @@ def gate_table(comparison: "BaselineComparison") -> dict[str, Any]:
 
 def write_gate(comparison: "BaselineComparison", path: Path) -> None:
     """Write a comparison with a baseline as a JSON file."""
-    from fedaudit.system.outputs import BASELINE, write_output
-
     text = json.dumps(gate_table(comparison), indent=2, sort_keys=True) + "\n"
     write_output(path, text, BASELINE)

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.audit.request import AuditRequest
+from fedaudit.cli.audit.baseline import print_gate, read_baseline, write_gate
+from fedaudit.cli.audit.plan_text import plan_lines
 from fedaudit.cli.audit_runner import watching
-from fedaudit.cli.console import VERDICT_CODES, print_note, print_summary, print_text, verdict_code
+from fedaudit.cli.console import (
+    VERDICT_CODES,
+    print_lines,
+    print_note,
+    print_summary,
+    print_text,
+    verdict_code,
+)
 from fedaudit.cli.options import (
     Output,
     Run,
@@ -17,6 +26,7 @@ from fedaudit.cli.options import (
     settings_by_installed_plugin,
     takes_options,
 )
+from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 
 if TYPE_CHECKING:
     from fedaudit.audit.prepare import PreparedAudit
@@ -147,7 +157,6 @@ def audit(
     --baseline 0 nothing new or worse, 1 something is, 7 it cannot be told.
     """
     from fedaudit.audit.prepare import prepare
-    from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.report.checklist.validity import party_titles
 
     before = None if baseline is None else read_baseline(baseline)
@@ -185,7 +194,6 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
     from fedaudit.audit.cost import cost_of, documents_of, speed_here
     from fedaudit.cli.audit.defenses import defense_lines
-    from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     material, plan, inputs = prepared.material, prepared.plan, prepared.inputs
     costs = {name: cost_of(step) for name, step in plan.steps.items()}
@@ -200,10 +208,8 @@ def _print_plan(prepared: "PreparedAudit") -> int:
 def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: Output) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
     from fedaudit.audit.plan import no_attribution_reason
-    from fedaudit.cli.audit.baseline import print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
     from fedaudit.report.renderers import html
-    from fedaudit.system.outputs import BASELINE, PAGE, check_output, write_output
 
     quiet = output.quiet
     session = prepared.session(

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fedaudit.cli.audit.baseline import gate_table, print_gate, read_baseline
 from fedaudit.cli.console import VERDICT_CODES, console, print_note, print_text
 from fedaudit.cli.options import Json
+from fedaudit.system.outputs import COMPARISON, COMPARISON_PAGE, check_output, write_output
 
 
 def compare(
@@ -32,14 +34,12 @@ def compare(
     Differences have intervals. The exit code is 0 whatever differs; with --gate it is 0 where the
     second has nothing new or worse, 1 where it has, and 7 where that cannot be told.
     """
-    from fedaudit.cli.audit.baseline import gate_table, print_gate, read_baseline
     from fedaudit.report import document
     from fedaudit.report.baseline import check_comparable
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers import comparison as comparison_page
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison import change_sentence, comparison_tables
-    from fedaudit.system.outputs import COMPARISON, COMPARISON_PAGE, check_output, write_output
 
     if page is not None:
         check_output(page, COMPARISON_PAGE)

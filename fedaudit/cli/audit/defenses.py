@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.audit_runner import watching
 from fedaudit.cli.console import print_note, training_progress
+from fedaudit.report.redaction import Redactor, user_key
 from fedaudit.system.numbers import rough_duration
+from fedaudit.system.outputs import REPORT, write_output
 
 if TYPE_CHECKING:
     from fedaudit.audit.defenses.plan import DefensePlan
@@ -68,8 +70,6 @@ def add_defenses(
     from fedaudit.audit.defenses.study import run_defenses
     from fedaudit.audit.defenses.training import DefenseWatch
     from fedaudit.report import document
-    from fedaudit.report.redaction import Redactor, user_key
-    from fedaudit.system.outputs import REPORT, write_output
 
     print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
     with training_progress(quiet) as listener, watching(quiet) as bar:

@@ -1,11 +1,9 @@
 """The plan of an audit in words, for a terminal."""
 
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from fedaudit.api.cost import Cost
-from fedaudit.cli.console import WIDTH, print_text
 from fedaudit.system.numbers import rough_duration
 
 if TYPE_CHECKING:
@@ -70,15 +68,6 @@ def space_lines(cost: "Cost", audited: "AuditTarget", request: "AuditRequest") -
         yield f"Memory: about {size(PROCESS_BYTES + weights)}, and what a batch takes"
     if answers := cost.answer_bytes * (2 if audited.untuned else 1):
         yield f"Disk: about {size(answers)} of answers until the report is written"
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines at 80 columns; continuation lines are indented further than their first line."""
-    from fedaudit.report.redaction import make_visible
-
-    for line in map(make_visible, lines):
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        print_text(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def _attacks(plan: "Plan", name: str) -> str:
