@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.console import print_note, print_text
-from fedaudit.report.redaction import make_visible
 from fedaudit.system.files import existing_path
 from fedaudit.system.outputs import ATTESTATION, check_output, write_output
 
@@ -22,8 +21,7 @@ def print_verification(path: Path, key: Path | None, root: Path | None) -> int:
     """Print a line for every statement of a report that can be checked, and the totals."""
     report, content = _read(path)
     checks = [*_checks(report, path, root), *_signature(path, key, content)]
-    print_checks(checks)
-    return DIFFERS if any(check.state == "differs" for check in checks) else 0
+    return DIFFERS if print_checks(checks) else 0
 
 
 def sign_report(path: Path, key: Path, root: Path | None) -> int:
@@ -38,8 +36,7 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
     check_output(attestation_path, ATTESTATION)
     report, content = _read(path)
     checks = _checks(report, path, root)
-    print_checks(checks)
-    if any(check.state == "differs" for check in checks):
+    if print_checks(checks):
         print_note("Not signed: something differs from what the report says.")
         return DIFFERS
     statement = attestation.statement(report, content, _inputs(checks))
@@ -95,10 +92,11 @@ def _inputs(checks: "Sequence[Check]") -> list[dict[str, Any]]:
     ]
 
 
-def print_checks(checks: "Sequence[Check]") -> None:
-    """Print a line for each check, and how many there are of each state."""
+def print_checks(checks: "Sequence[Check]") -> bool:
+    """Print a line for each check, and how many there are of each state; tell if any differs."""
     for check in checks:
-        print_text(make_visible(" ".join(str(check).split())))
+        print_text(" ".join(str(check).split()))
     count = Counter[str](check.state for check in checks)
     states = ("same", "differs", "not at hand", "not checked")
     print_text(", ".join(f"{count[state]} {state}" for state in states if count[state]) + ".")
+    return count["differs"] > 0

@@ -110,8 +110,7 @@ def verify(
                 progress=progress,
             )
         )
-    evidence.print_checks(checks)
-    if any(check.state == "differs" for check in checks):
+    if evidence.print_checks(checks):
         return evidence.DIFFERS
     unchecked = any(check.state == "not checked" and check.rests for check in checks)
     return UNDECIDED if unchecked else 0
