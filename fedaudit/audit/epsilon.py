@@ -27,6 +27,7 @@ from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.federation.folder import Federation, is_federation
+from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.privacy import epsilon_audit
 from fedaudit.metrics.privacy.epsilon_bounds import ClaimTest
 from fedaudit.metrics.privacy.roc import auc
@@ -34,6 +35,8 @@ from fedaudit.report.document import read
 from fedaudit.report.query import Row
 
 REPORT = "report.json"
+_TRAINING = ("participation", "template", "secure_aggregation", "watermark", "training")
+"""The settings of a simulation that decide how its clients are trained."""
 SLACK = 0.01
 """How much less than its `epsilon` the defence dp may spend."""
 
@@ -123,7 +126,8 @@ def open_noiseless(
     """Return the federation in `path`, trained without noise with the same canaries.
 
     Raises InputError if it has another base, holds other canaries, is not complete, was trained
-    with as much noise, or is the audited federation itself; UsageError if no federation is audited.
+    with as much noise or with other settings, or is the audited federation itself; UsageError if no
+    federation is audited.
     """
     if audited.federation is None:
         raise UsageError("--noiseless needs a federation as --target.")
@@ -138,7 +142,36 @@ def open_noiseless(
         raise InputError(f"{path} is the federation under audit itself, not one without noise.")
     check_planted(federation, coins, reader)
     _check_noise(federation, audited.federation, coins)
+    settings, audited_settings = training_settings(manifest), training_settings(audited_manifest)
+    for name in sorted(settings.keys() & audited_settings.keys()):
+        if settings[name] != audited_settings[name]:
+            raise InputError(
+                f"{federation.path} is not the same training without noise: its {name} is "
+                f"{settings[name]}, that of {audited.federation.path} is {audited_settings[name]}."
+            )
     return federation
+
+
+def training_settings(manifest: Manifest) -> dict[str, Any]:
+    """Return what two trainings that differ in their noise alone have in common, by its name.
+
+    Of a federation that was not simulated here only rounds, examples and aggregation are known.
+    """
+    config = manifest.config
+    settings: dict[str, Any] = {name: config[name] for name in _TRAINING if name in config}
+    if "defenses" in config:
+        settings["defenses but dp"] = [one for one in config["defenses"] if one["name"] != "dp"]
+    settings["number of rounds"] = manifest.rounds[-1].round
+    settings["examples"] = {client.id: client.examples for client in manifest.clients}
+    return dict(_leaves({**settings, "aggregation": manifest.aggregation}))
+
+
+def _leaves(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", leaf) for inner, leaf in _leaves(value))
+        else:
+            yield name, value
 
 
 def _check_noise(federation: Federation, audited: Federation, coins: CoinSet) -> None:
@@ -286,6 +319,14 @@ NO_COMMITMENT = (
 NO_GRADIENTS = (
     "Scoring canaries by their gradients needs the model's weights: --engine local, and a "
     "federation as --target."
+)
+NO_DP = (
+    "Nothing in the federation's own report says that it was trained with differential privacy: it "
+    "states no epsilon."
+)
+UNRECORDED = (
+    "How the federations were trained is not recorded: whether --noiseless is the same training "
+    "but for its noise was checked by their rounds, examples and aggregation alone."
 )
 UNCHECKED = (
     "The client's records are not at hand: whether the canaries were planted as their coins say "
@@ -487,8 +528,13 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
                 "assume: a refutation refutes this mechanism's whole trade-off curve. The report "
                 "also has the bound for any mechanism (one_run)."
             )
-        if self.request.noiseless is None:
+        runs = [run.federation for _, run in self._runs() if run.federation]
+        if runs and runs[0].manifest.config and not stated_epsilon(runs[0], self._coins):
+            yield NO_DP
+        if self.inputs.noiseless is None:
             yield "No --noiseless federation was given: nothing shows that this audit has power."
+        elif not all(run.manifest.config for run in runs):
+            yield UNRECORDED
 
     def caveats(self) -> list[str]:
         """Return the caveats of every audit of epsilon."""

@@ -230,6 +230,29 @@ def test_a_control_with_as_much_noise_is_refused(told, monkeypatch, tmp_path):
     assert told(*words, "--out", tmp_path / "a").code == 1
 
 
+def test_a_control_that_was_trained_otherwise_is_refused(told, monkeypatch, tmp_path):
+    answer_as(monkeypatch, ["other/rounds"])
+    shutil.copytree("run", tmp_path / "other")
+    path, words = tmp_path / "other/federation.json", ("--epsilon", 1, "--noiseless")
+    manifest = json.loads(path.read_text())
+
+    def written(**changes):
+        path.write_text(json.dumps(manifest | changes))
+
+    training = manifest["config"]["training"]
+    written(config=manifest["config"] | {"training": training | {"steps": training["steps"] + 9}})
+    says = f"its training.steps is {training['steps'] + 9}, that of run is {training['steps']}."
+    told.refused(3, *AUDIT, *words, tmp_path / "other", says=says)
+    clients = [{**c, "examples": c["examples"] + 1} for c in manifest["clients"]]
+    written(clients=clients, config={})  # recorded, not simulated: its settings are not known
+    told.refused(3, *AUDIT, *words, tmp_path / "other", says="its examples.")
+    written(config={})
+    assert told(*AUDIT, *words, tmp_path / "other", "--out", tmp_path / "a").code == 0
+    limits = " ".join(report(tmp_path / "a")["limits"])
+    assert "How the federations were trained is not recorded" in limits
+    assert "it states no epsilon" in limits
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_canaries_of_random_tokens_do_not_calibrate_the_instrument(told, tmp_path, planted, kept):
     shutil.copytree(planted / "run", tmp_path / "run")
