@@ -27,7 +27,6 @@ from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.canaries.ranking import ScoredCanary
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.federation.folder import Federation
-from fedaudit.metrics.document_frequency import document_frequency
 from fedaudit.metrics.intervals import bootstrap_mean
 from fedaudit.metrics.privacy import canary_exposure
 
@@ -72,9 +71,7 @@ def count_canary_copies(
         if client in given:
             assert federation is not None
             texts = [d.text for d in reader.corpus(path, federation.template).documents]
-            own = [canary for canary in canaries.planted if canary.client == client]
-            copies = document_frequency([canary.sentence for canary in own], texts)
-            found[client] = sum(copies[canary.sentence] >= canary.times for canary in own)
+            found[client] = given[client] - canaries.missing_from(texts, client)
     return CanaryCopies(given, found)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fedaudit.canaries.kinds import SECRET
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
 from fedaudit.federation.commitments import canonical, parse_time
+from fedaudit.metrics.document_frequency import document_frequency
 from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
@@ -77,6 +78,12 @@ class CanarySet:
     def planted(self) -> tuple[Canary, ...]:
         """The canaries that are given to a client."""
         return tuple(canary for canary in self.canaries if canary.times)
+
+    def missing_from(self, texts: Sequence[str], client: str) -> int:
+        """Return how many of a client's canaries its texts lack, or lack copies of."""
+        own = [canary for canary in self.planted if canary.client == client]
+        copies = document_frequency([canary.sentence for canary in own], texts)
+        return sum(copies[canary.sentence] < canary.times for canary in own)
 
     @property
     def controls(self) -> tuple[Canary, ...]:

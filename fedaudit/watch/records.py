@@ -1,5 +1,6 @@
 """What a member compares: its records, those that it set aside, and its canaries."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,12 @@ def watched_records(
     """Return what is compared: every text once, held-out ones only of texts and groups not in own.
 
     Sets that can be told apart by their texts alone are not comparable (Das et al. 2024,
-    arXiv:2406.16201), and `refusal` says so. Raises InputError if a side is empty, and for
-    canaries with fewer secrets left than references.
+    arXiv:2406.16201), and `refusal` says so. Raises InputError if a side is empty, if own records
+    lack the canaries, and if fewer secrets are left than references.
     """
+    own = list(own)
+    if canaries and canaries.planted:
+        _check_planted(canaries, [document.text for document in own])
     sentences = {heading + canary.sentence for canary in canaries.planted} if canaries else set()
     inside = {d.text: d for d in own if not d.is_prompt and d.text not in sentences}
     # What was trained on is not a control: a text on both sides, and other records of its group.
@@ -80,6 +84,19 @@ def watched_records(
         refusal=_refusal(tuple(inside.values()), tuple(outside.values()), seed),
         seed=seed,
     )
+
+
+def _check_planted(canaries: CanarySet, texts: Sequence[str]) -> None:
+    """Raise InputError unless the texts hold all canaries of some client, with their copies."""
+    clients = Counter(canary.client for canary in canaries.planted)
+    missing = {client: canaries.missing_from(texts, client) for client in clients}
+    client = min(missing, key=lambda name: missing[name] / clients[name])
+    if missing[client]:
+        raise InputError(
+            f"Own records lack {missing[client]:,} of {clients[client]:,} canaries or copies of "
+            "them: what was not trained on cannot be learnt. Name the records that `fedaudit "
+            "canary plant` wrote."
+        )
 
 
 def _units(documents: Iterable[Document]) -> tuple[Unit, ...]:

@@ -151,6 +151,9 @@ def test_what_is_missing_is_named(run, monkeypatch):
 def test_canaries_have_a_line_of_their_own(run, monkeypatch):
     words = ("--count", 8, "--client", "c0", "--seed", 5, "--controls", 0)
     assert run("canary", "make", "--out", "c.json", *words, "--corpus", "ours.jsonl").code == 0
+    plant = ("canary", "plant", "c.json", "--records", "ours.jsonl", "--client", "c0")
+    assert run(*plant, "--out", "planted.jsonl").code == 0
+    Path("planted.jsonl").replace("ours.jsonl")
     answer_as(monkeypatch, {"before": 1.0})
     shown = run(*ASKED, *RETRAINED, "--canaries", "c.json", "--out", "out")
     rows = [r for r in report("out")["measurements"] if r["scope"].get("unit") == "canary"]

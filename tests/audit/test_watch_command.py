@@ -133,6 +133,11 @@ def test_canaries_have_a_line_of_their_own(run, monkeypatch):
     made = run("canary", "make", "--out", "c.json", *words, "--corpus", "ours.jsonl")
     assert made.code == 0, made
     answer_as(monkeypatch, {})
+    missing = "Own records lack 20 of 20 canaries"
+    run.refused(3, *ASKED, "--canaries", "c.json", says=missing)
+    plant = ("canary", "plant", "c.json", "--records", "ours.jsonl", "--client", "c0")
+    assert run(*plant, "--out", "planted.jsonl").code == 0
+    Path("planted.jsonl").replace("ours.jsonl")
     shown = run(*ASKED, "--canaries", "c.json", "--out", "out")
     rows = [r for r in report("out")["measurements"] if r["scope"].get("unit") == "canary"]
     assert [r["n"] for r in rows] == [20] * 12

@@ -248,6 +248,14 @@ def undated(path):
     Path(path).write_text(json.dumps({**table, "made": "2026-01-01T00:00:00+00:00"}))
 
 
+def plant(run, records):
+    """Put the canaries of c.json among records, in the records' place."""
+    client = json.loads(Path("c.json").read_text())["canaries"][0]["client"]
+    words = ("--records", records, "--client", client, "--seed", 5, "--out", "planted.jsonl")
+    assert run("canary", "plant", "c.json", *words).code == 0
+    Path("planted.jsonl").replace(records)
+
+
 def test_canaries(here, run, written):
     planted = ("--count", 6, "--client", "c0", "--times", "1,4,16", "--seed", 5)
     run("canary", "make", "--out", "c.json", *planted, "--corpus", "own.jsonl")
@@ -270,6 +278,7 @@ def test_a_members_own_test_of_every_round(here, run, written):
     handmade.write(Path("run"), clients=2)
     run("canary", "make", "--out", "c.json", "--count", 6, "--seed", 5, "--corpus", "own.jsonl")
     undated("c.json")
+    plant(run, "own.jsonl")
     words = ("watch", "run", "--ours", "own.jsonl", "--held-out", "victim.jsonl", "--quiet")
     written("watch", run(*words, "--canaries", "c.json", "--references", 20, "--out", "out"))
 
@@ -297,6 +306,7 @@ def test_a_member_that_left(here, monkeypatch, run, written):
     ours = ("--ours", "ours/records.jsonl", "--held-out", "aside/records.jsonl")
     run("canary", "make", "--out", "c.json", "--count", 6, "--seed", 5, "--corpus", ours[1])
     undated("c.json")
+    plant(run, ours[1])
     beside = [word for name in names[2:] for word in ("--retrained", name)]
     words = ("forget", "verify", "after", "--before", "before", *ours, *beside, "--quiet")
     written("forget", run(*words, "--canaries", "c.json", "--references", 20, "--out", "out"))

@@ -29,7 +29,7 @@ def texts(units):
 
 
 def test_every_text_once_and_none_on_both_sides_or_of_a_canary():
-    own = documents("a b", "a b", "both", "Call 071.", "Call 072.")
+    own = documents("a b", "a b", "both", "Call 071.", "Call 071.", "Call 072.")
     found = watched_records(own, documents("c d", "both", "c d"), canaries("071"), references=5)
     assert texts(found.own) == [["Call 072."], ["a b"], ["both"]]
     assert texts(found.held_out) == [["c d"]]
@@ -64,9 +64,10 @@ def test_nothing_to_compare():
 
 def test_canaries_of_too_small_a_space():
     # 07# has ten secrets, of which one is planted.
+    own = documents("a", "Call 071.", "Call 071.")
     with pytest.raises(InputError, match="9 secrets left"):
-        watched_records(documents("a"), documents("b"), canaries("071"), references=10)
-    watched_records(documents("a"), documents("b"), canaries("071"), references=9)
+        watched_records(own, documents("b"), canaries("071"), references=10)
+    watched_records(own, documents("b"), canaries("071"), references=9)
 
 
 def some(words, seed):
