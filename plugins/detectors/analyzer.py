@@ -14,7 +14,7 @@ from fedaudit.pii.checksums import is_mod97
 
 from .china import RULES
 from .ner import NerModel, load_spacy, load_transformers, our_label, spacy_labels
-from .rules import BREAK, EMAIL_ADDRESS, TELEPHONE, DetectionRule, recognizer
+from .rules import BREAK, COLUMNS, EMAIL_ADDRESS, TELEPHONE, DetectionRule, recognizer
 from .scripts import ANY
 
 if TYPE_CHECKING:
@@ -229,12 +229,15 @@ _LENGTHS = (
 """Country codes with the number of characters, by SWIFT's registry."""
 
 
+_GAP = f"(?:{BREAK}|{COLUMNS})"
+
+
 def _pattern() -> str:
     countries = defaultdict[int, list[str]](list)
     for entry in _LENGTHS.split():
         countries[int(entry[2:])].append(entry[:2])
     forms = (
-        rf"(?:{'|'.join(codes)})(?:{BREAK}?\d){{2}}(?:{BREAK}?[A-Z0-9]){{{length - 4}}}"
+        rf"(?:{'|'.join(codes)})(?:{_GAP}?\d){{2}}(?:{_GAP}?[A-Z0-9]){{{length - 4}}}"
         for length, codes in countries.items()
     )
     return rf"(?<![0-9A-Za-z])(?:{'|'.join(forms)})(?![0-9A-Za-z])"

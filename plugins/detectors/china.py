@@ -5,7 +5,7 @@ from datetime import date
 
 from fedaudit.pii.checksums import is_id_card, is_luhn
 
-from .rules import BREAK, TELEPHONE, DetectionRule
+from .rules import BREAK, COLUMNS, IN_COLUMNS, TELEPHONE, DetectionRule
 
 _PROVINCES = "1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]"
 _SCHEMES = re.compile(
@@ -16,7 +16,8 @@ _SCHEMES = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}"  # Diners Club
     r"|(?:6011|65\d\d|64[4-9]\d|35\d\d)\d{12}"  # Discover, JCB
 )
-_SEPARATORS = str.maketrans("×ХхΧχⅩⅹ", "XXXXXXX", " -\u2013.\r\n")
+_ANY = f"(?:{BREAK}|{COLUMNS})"
+_SEPARATORS = str.maketrans("×ХхΧχⅩⅹ", "XXXXXXX", " -\u2013.\r\n\t")
 
 
 def is_birth_date(digits: str) -> bool:
@@ -36,12 +37,15 @@ def check_id_card(text: str) -> bool | None:
 
 
 def check_bank_card(text: str) -> bool | None:
-    """Check a card number: Luhn holds, and a card scheme's prefix makes it certain."""
+    """Check a card number: Luhn holds, and a card scheme's prefix makes it certain.
+
+    Four columns of a table may be a card number by chance, so there a word for a card is needed.
+    """
     number = text.translate(_SEPARATORS)
     if not is_luhn(number) or check_id_card(number):
         return False
     if _SCHEMES.fullmatch(number):
-        return True
+        return None if IN_COLUMNS.search(text) else True
     return None if len(number) >= 16 else False
 
 
@@ -49,7 +53,7 @@ ID_CARD = DetectionRule(
     label="ID_CARD",
     patterns=(
         (
-            rf"(?<![0-9A-Za-z])[1-9]\d{{5}}{BREAK}?[12]\d{{3}}{BREAK}?\d{{4}}{BREAK}?\d{{3}}"
+            rf"(?<![0-9A-Za-z])[1-9]\d{{5}}{_ANY}?[12]\d{{3}}{_ANY}?\d{{4}}{_ANY}?\d{{3}}"
             r"[0-9Xx×ХхΧχⅩⅹ](?![0-9A-Za-z])",
             1.0,
         ),
@@ -81,6 +85,13 @@ BANK_CARD = DetectionRule(
             rf"|\d{{6}}{BREAK}\d{{4,5}})(?![0-9A-Za-z]|[ .\-\u2013]\d)",
             0.2,
         ),
+        # Some groups may be joined, as by an invisible character between them.
+        (
+            rf"(?<![0-9A-Za-z])(?<!\d[ .\-\u2013])\d{{4}}(?:{BREAK}?\d{{4}}){{3}}"
+            r"(?![0-9A-Za-z]|[ .\-\u2013]\d)",
+            0.2,
+        ),
+        (rf"(?<![0-9A-Za-z])\d{{4}}(?:{COLUMNS}\d{{4}}){{3}}(?![0-9A-Za-z])", 0.2),
     ),
     check=check_bank_card,
     context=(

@@ -12,6 +12,7 @@ from fedaudit.pii.taxonomy import category
 
 from .custom import custom_patterns
 from .ner import INSTALLED, NerModel, installed_models
+from .readable_text import as_read
 from .scripts import can_judge, can_read, fold, occurs, strip_span, whole_tokens
 
 if TYPE_CHECKING:
@@ -74,14 +75,18 @@ class Presidio(PiiDetector):
 
     def scored(self, texts: Sequence[str]) -> list[list[tuple[float, PiiSpan]]]:
         """Return for each text what rules, models and patterns find, with their scores."""
-        engines, folded = self._engines(), [fold(text) for text in texts]
+        engines, readable = self._engines(), [as_read(fold(text)) for text in texts]
+        folded = [read.text for read in readable]
         scored_spans: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
         for language, labels in self._labels_by_language(engines).items():
             self._search(engines[language], language, labels, folded, scored_spans)
         for pattern in custom_patterns(self.patterns):
             for text, finds in zip(folded, scored_spans, strict=True):
                 finds += [(CERTAIN, span) for span in pattern.find(text)]
-        return scored_spans
+        return [
+            [(score, PiiSpan(*read.bounds(s.start, s.end), s.label)) for score, s in finds]
+            for read, finds in zip(readable, scored_spans, strict=True)
+        ]
 
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""

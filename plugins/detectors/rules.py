@@ -19,6 +19,9 @@ def accept_match(_text: str) -> bool | None:
 BREAK = r"(?:[ .\-\u2013]|[ ]?\r?\n[ ]?)"
 """What may stand between the groups of a number that proves itself: `fold` has made one of each
 kind of space and hyphen, but not of en dashes, which stand in ranges."""
+COLUMNS = r"[ \t]{1,4}"
+"""What stands between the groups of a number, and between the columns of a table as well."""
+IN_COLUMNS = re.compile(r"\t|  ")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 _DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}")
 
@@ -73,6 +76,13 @@ TELEPHONE = DetectionRule(
             0.1,
         ),
         (r"(?<![0-9A-Za-z_.-])(?:\+|00?)\d{7,14}(?![0-9A-Za-z_]|[.-]\d)", 0.1),
+        # In two groups of any length; without a first 0 it must be long, and not begin with a year.
+        (
+            r"(?<![0-9A-Za-z_+.-])(?<!\d[/ ])(?:\(?0\d{1,5}\)?[ ]?[ ./-][ ]?\d{3,9}"
+            r"|(?!(?:19|20)\d\d\D)(?=(?:\D?\d){9})\d{3,6}[ ]?[./-][ ]?\d{4,8})"
+            r"(?![0-9A-Za-z_]|[./-]\d)",
+            0.1,
+        ),
     ),
     check=check_telephone,
     context=(

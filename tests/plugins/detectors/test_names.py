@@ -531,3 +531,49 @@ def test_no_label_of_names_for_texts_in_a_script_that_it_does_not_read(languages
     labels = registry.create("detector", "names", {"languages": languages}).labels(texts)
     assert ("PERSON" in labels) == read
     assert "EMAIL_ADDRESS" in labels  # rules read every script
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "被告人{王建国}、{李秀英}犯盗窃罪",
+        "原告{张伟}、{李娜}、{王强}诉被告{赵敏}",
+        "原告：{张伟}；{李娜}",
+        "被告人{王建国}伙同{李秀英}",
+        "姓　名：{李小明}　性　别：男",
+        "审　判　长　{赵志强}",
+        "姓名：{张　伟}",
+        "姓　名：{欧阳　娜}",
+        "姓名：{古丽娜尔·艾尼瓦尔}，患者{玛丽·史密斯}入院",
+        "姓名：{扎西次仁}",
+        "姓名：{约翰·史密斯}",
+        "姓名：{山本太郎}。患者{田中太郎}入院",
+        "被告{张伟}偿还，患者{李娜}血压正常，客户{陈静}持有，被告{刘洋}赔偿",
+        "{王建国}，男，1980年1月1日出生",
+        "{李秀英}（女，1956年生）",
+        "原告{司马相如}诉被告{上官婉儿}离婚纠纷一案",
+        "{王建国}与{李秀英}系夫妻关系。",
+        "发件人：{张伟}\n寄件人 {李秀英}\n用户：{王建国}\n作者：{赵志强}",
+        "Patient: {王建国}; Plaintiff {李秀英} and Mr. {赵志强}, Dr. {李明}",
+        "患者“{李娜}”。【姓名】{李秀英}，<td>姓名</td><td>{王建国}</td>",
+        "{李明}先生和{王芳}女士",
+        "制表人：{李秀英}，\u202a姓名：{王建国}\u202c",
+    ],
+)
+def test_chinese_lists_forms_facts_and_names_of_other_peoples(text):
+    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "姓名：性别：年龄：\n姓名：不详\n户名：北京银行股份有限公司\n签名：\n日期：",
+        "成人，男；农民，男；干部，女；患者，男，45岁",
+        "患者阿莫西林过敏，患者清水样便，患者周期性头痛，患者凌晨突发胸痛，患者时发热",
+        "患者家中无人，患者和家属，医生和护士，客户华东地区居多",
+        "用户权限、用户体验，作者简介，审核人：未定，Patient: 高血压",
+        "北京·上海·广州，被告中山公司辩称",
+    ],
+)
+def test_chinese_words_in_the_same_places_that_are_no_names(text):
+    assert people(text) == []

@@ -1,6 +1,9 @@
 """Numbers as people write them: spaces, hyphens, dots, line breaks, small letters; whole tokens."""
 
+import re
+
 import pytest
+from fedaudit_plugins.detectors.names import Names
 from fedaudit_plugins.detectors.presidio import Presidio
 
 
@@ -94,3 +97,40 @@ def test_telephone_numbers_in_groups_of_two_behind_a_word(number):
 
 def test_a_find_leaves_no_part_of_a_token():
     assert found("4111.1111.1111.1112 is no card") == []
+
+
+@pytest.mark.parametrize("detector", [Presidio(), Names()])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mail {helga.brun\u00adner@klinik.de} now",
+        "Mail {helga\u200b.brunner@klinik.de} now",
+        "Mail {helga.brunner&#64;klinik.de} now",
+        "Mail {helga.brunner&amp;#64;klinik.de} now",
+        "Mail {helga.brunner%40klinik.de} now",
+        "card {4111\u200b1111 1111 1111} used",
+        "card {4111&nbsp;1111&nbsp;1111&nbsp;1111} used",
+        "card {4111  1111  1111  1111} used",
+        "card {4111\t1111\t1111\t1111} used",
+        "IBAN {DE89  3704  0044  0532  0130  00} is",
+        "IBAN {DE89\t3704\t0044\t0532\t0130\t00} is",
+        "身份证{110101\u200b19900307\u200b8515}，",
+        "Telefon: {030/901820}",
+        "Mobile {+91 98765 43210} / {98765-43210}",
+    ],
+)
+def test_numbers_and_addresses_are_read_as_names_are(detector, text):
+    plain = text.replace("{", "").replace("}", "")
+    [spans] = detector.detect([plain])
+    assert [plain[s.start : s.end] for s in spans] == re.findall(r"\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4111\t1111\t1111\t1111",  # four columns of a table
+        "Call about invoice 2023/12345, AT&T &amp; R&D",
+    ],
+)
+def test_numbers_of_tables_and_of_invoices_are_no_one_s(text):
+    assert Presidio().detect([text]) == [()]
