@@ -8,39 +8,54 @@ import regex
 from fedaudit.pii.everyday_words import everyday_words
 from fedaudit.pii.person_roles import HAN_ROLES, ROLES
 
+_HAN = "[\u4e00-\u9fff]{0,8}"
+"""What a label in Chinese may say before its last word: whose number it is."""
 _LABELS = {
     "PERSON": (
         r"(?:(?:full|first|last|middle|given|family|birth|maiden|sur|fore|display|legal|real"
         r"|preferred)_?)*names?|given|family|surname|forename|vorname|nachname|prenom"
         r"|(?:nom|nombres?)(?:_comple\w+)?|prénom|apellidos?|cognome|naam|nome|navn|imię|nazwisko"
-        r"|jméno|soyad|姓名|名字|氏名|姓|名"
+        rf"|jméno|soyad|{_HAN}姓名|名字|氏名|姓|名"
     ),
     "PHONE_NUMBER": (
         r"(?:\w+_)?(?:tele)?(?:phone|mobile|cell|fax|tel)(?:_?(?:number|num|no|nr))?"
         r"|contact_?(?:number|num|no|nr)"
         r"|(?:mobil)?t[eé]l[eé](?:fon|phone|fono|fone|foon)(?:_?(?:nummer|nr))?|telefono"
-        r"|(?:handy|mobil)(?:_?(?:nummer|nr))?|电话(?:号码)?|手机号?码?|联系电话"
+        r"|(?:handy|mobil)(?:_?(?:nummer|nr))?"
+        rf"|{_HAN}(?:电话|手机|移动电话|联系方式|传真|座机|電話|手機)(?:号码?|號碼?)?"
     ),
     "BIRTHDAY": r"(?:date_of_birth|birth_?(?:date|day)|dob|born|geburts(?:datum|tag)"
-    r"|date_(?:de_)?naissance|fecha_(?:de_)?nacimiento|data_(?:di_)?nascita|出生日期|生日)",
-    "EMAIL_ADDRESS": r"(?:\w+_)?e_?mails?(?:_?address(?:es)?)?",
+    r"|date_(?:de_)?naissance|fecha_(?:de_)?nacimiento|data_(?:di_)?nascita)"
+    rf"|{_HAN}(?:出生(?:日期?|年月日?|时间|年份)|生年月日|生日)",
+    "EMAIL_ADDRESS": r"(?:\w+_)?e_?mails?(?:_?address(?:es)?)?"
+    rf"|{_HAN}(?:邮箱|电子邮件|電子郵件)(?:地址)?",
     "ADDRESS": r"(?:\w+_)?(?:address(?:_?line)?|street|postcode|zip(?:_?code)?)|adresse"
-    r"|anschrift|strasse|plz|direcci[oó]n|indirizzo|住址|地址",
-    "ID_CARD": r"(?:national_|identity_|id_)(?:id|card|number|no|nr)|身份证号?码?",
+    r"|anschrift|strasse|plz|direcci[oó]n|indirizzo"
+    rf"|{_HAN}(?:住址|地址|住所地?|居住地|户籍地|通讯处)",
+    "ID_CARD": r"(?:national_|identity_|id_)(?:id|card|number|no|nr)"
+    rf"|{_HAN}(?:身份证|身分證|身份证件|证件|公民身份)(?:号码?|號碼?)|{_HAN}(?:身份证|身分證)",
     "SSN": (
         r"ssn|nino|nhs|(?:\w+_)?(?:nhs|ni|social_?security|insurance)(?:_?(?:number|num|no|id))"
     ),
-    "PASSPORT": r"passport(?:_?(?:number|num|no))?|护照号?码?",
+    "PASSPORT": r"passport(?:_?(?:number|num|no))?"
+    rf"|{_HAN}护照(?:号码?)?",
     "MEDICAL_RECORD": (
-        r"mrn|(?:medical_record|hospital|chart|patient)_?(?:number|num|no)|病历号|住院号"
+        r"mrn|(?:medical_record|hospital|chart|patient)_?(?:number|num|no)"
+        rf"|{_HAN}(?:病历|病案|住院|门诊|就诊卡|医保卡?)(?:号码?|卡号)"
     ),
     "DRIVING_LICENCE": r"(?:driv(?:ing|er|ers)_)?licen[cs]e_?(?:number|num|no)",
-    "BANK_CARD": r"(?:\w+_)?card_?(?:number|num|no)|pan|(?:银行)?卡号",
-    "BANK_ACCOUNT": r"(?:\w+_)?(?:account|acct)_?(?:number|num|no)|账号|账户",
+    "BANK_CARD": rf"(?:\w+_)?card_?(?:number|num|no)|pan|{_HAN}卡号",
+    "BANK_ACCOUNT": rf"(?:\w+_)?(?:account|acct)_?(?:number|num|no)"
+    rf"|{_HAN}(?:[账帐]号|[账帐]户|帳號)",
     "IBAN_CODE": r"iban",
-    "USERNAME": r"user_?name|login(?:_?name)?|nick_?name|screen_?name",
+    "USERNAME": r"user_?name|login(?:_?name)?|nick_?name|screen_?name"
+    r"|微信号?|昵称|网名|qq号?|登录名",
 }
 """Names of fields whose values are personal data, as labels mean them."""
+_HAN_ROLE = re.compile(rf"{_HAN}(?:{'|'.join(HAN_ROLES)}|[人员師师]|[使申报记编译作笔]者)")
+"""A role of two words, or any that is called by what a person does: 责任护士, 开户人."""
+_NO_HAN_ROLE = re.compile(r"(?:机器|个|本|他|成|老|工|法|男|女|黑|无)人$|(?:人|成|动|演|组)员$")
+"""Words with the same ends that say what someone is or how many there are."""
 _PATTERNS = {label: re.compile(names) for label, names in _LABELS.items()}
 _JOINTS = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\s./-]+")
 _COUNTED = re.compile(r"(?<=\D)_?\d+$")
@@ -82,6 +97,7 @@ _NAMES = regex.compile(
 _NO_NAME = re.compile(
     r"anonym\w*|unknown|none|null|nil|nobody|various|other|self|same|yes|no|true|false|n|a|tbc|tbd"
     r"|admin\w*|system|root|default|test|bot|human|assistant|me|you|the|匿名|未知|无|佚名|不详"
+    r"|待定|暂无|未定|未填|保密|本人|同上|其他|系统|管理员|全体|自动|已审核?|未审核?|通过|正常"
 )
 """Words that stand in a role's field where no one is named."""
 _INSTITUTION = re.compile(
@@ -166,7 +182,7 @@ def _plain(name: str) -> str:
 def _role(field: str) -> str | None:
     """Return what a field calls a person: `next_of_kin`, `nameOfPatient`, `judges`, `signed_by`."""
     han = re.sub(r"(?:姓名|名字|名)$", "", field)
-    if han in HAN_ROLES:
+    if han in HAN_ROLES or (_HAN_ROLE.fullmatch(han) and not _NO_HAN_ROLE.search(han)):
         return han
     words = field.split("_")
     if _PATTERNS["PERSON"].fullmatch(field):
