@@ -1,14 +1,18 @@
 """Rows of Parquet files, a few at a time; where pyarrow is installed."""
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import UUID
 
 import pyarrow
 from pyarrow import parquet
 
 from fedaudit.api.errors import InputError
+from fedaudit.pii.field_names import shown_name
 from fedaudit.system.documents import check_size
 
 BATCH = 100
@@ -29,7 +33,7 @@ def read(file: BinaryIO, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for place in range(batch.num_rows):
             number += 1
             [row] = batch.slice(place, 1).to_pylist()
-            text = json.dumps(row, default=str)
+            text = _row_text(row, f"{path}, row {number}")
             check_size(text, f"{path}, row {number}")
             remaining -= len(text)
             if remaining < 0:
@@ -40,6 +44,34 @@ def read(file: BinaryIO, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"row {number}", json.loads(text, parse_constant=_CONSTANTS.__getitem__)
             except KeyError:
                 raise InputError(f"{path}, row {number}: a number is infinite.") from None
+
+
+def _row_text(row: Mapping[str, Any], where: str) -> str:
+    """Return a row as JSON; raises InputError, naming the column, for what JSON cannot say."""
+    cells = []
+    for name, value in row.items():
+        try:
+            cells.append(f"{json.dumps(name)}: {json.dumps(value, default=_text)}")
+        except UnicodeDecodeError:
+            raise InputError(
+                f"{where}: column {shown_name(name)!r} holds bytes that are not UTF-8; convert it "
+                "to text, or leave it out."
+            ) from None
+        except TypeError:
+            raise InputError(
+                f"{where}: column {shown_name(name)!r} holds values that are neither text, numbers "
+                "nor lists; convert it to text, or leave it out."
+            ) from None
+    return f"{{{', '.join(cells)}}}"
+
+
+def _text(value: object) -> str:
+    """Return what JSON has no type for as text: bytes are text without that annotation."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, date | time | timedelta | Decimal | UUID):
+        return str(value)
+    raise TypeError
 
 
 def check(path: str) -> Generator[str, None, int]:

@@ -5,6 +5,8 @@ import json
 import re
 import resource
 import sys
+from datetime import date
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -213,3 +215,28 @@ def test_quotes_behind_backslashes_are_read_where_nothing_else_fits(tmp_path):
     # What fits as it is usually written is read so.
     path = written(tmp_path, 'id,text\na,"C:\\"\nb,"a ""quote"" \\"" here"\n')
     assert [d.text for d in read(path)] == ["C:\\", 'a "quote" \\" here']
+
+
+def test_bytes_of_a_parquet_file_are_text_or_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "train.parquet"
+    columns = {"text": ["Frau Müller kam.".encode()], "notes": [["王建国".encode(), None]]}
+    parquet.write_table(pyarrow.table(columns), path)
+    [(_, fields)] = corpus.read_objects(path)
+    assert fields == {"text": "Frau Müller kam.", "notes": ["王建国", None]}
+    image = {"text": ["a"], "image": [{"bytes": b"\x89PNG\xff", "path": None}]}
+    parquet.write_table(pyarrow.table(image), path)
+    with pytest.raises(InputError, match="row 1: column 'image' holds bytes that are not UTF-8"):
+        read(path)
+
+
+def test_what_json_has_no_type_for_is_text_or_refused():
+    parquet_rows = pytest.importorskip("fedaudit.data.parquet_rows")
+    row = {"born": date(1980, 5, 1), "amount": Decimal("1.50")}
+    assert json.loads(parquet_rows._row_text(row, "f, row 1")) == {
+        "born": "1980-05-01",
+        "amount": "1.50",
+    }
+    with pytest.raises(InputError, match="column 'other' holds values that are neither text"):
+        parquet_rows._row_text({"other": object()}, "f, row 1")
