@@ -41,6 +41,11 @@ _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
 
+CONTENT = frozenset(
+    name for name, role in formats.ALIASES.items() if role in {"text", "prefix", "turns"}
+) | {"instruction", "prompt", "question", "chosen"}
+"""Names of fields of which a record has at least one."""
+
 EMPTY = "id"
 """The key under which records without any text are counted, beside the names of unread fields:
 the id is always read."""
@@ -232,7 +237,7 @@ def read_objects(
             elif tables.is_parquet(file):
                 rows = tables.read_parquet(path, file)
             else:
-                rows = _elements(path, file) if _is_array(file) else _records(path, file)
+                rows = _elements(path, file) if _is_array(file) else _objects(path, file)
             for position, fields in rows:
                 _check_depth(fields, f"{path}, {position}")
                 yield position, fields
@@ -253,6 +258,62 @@ def _check_depth(fields: Mapping[str, Any], where: str) -> None:
         if not level:
             return
     raise InputError(f"{where}: nested too deeply; {MOST_NESTED} levels are read at most.")
+
+
+def _objects(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a file that is no array: one a line, or one alone over several lines.
+
+    An object alone that holds nothing but a list of records is read as that list.
+    """
+    lines = iter(lambda: file.readline(LONGEST_LOOK), b"")
+    first = next((line for line in lines if line.strip(BLANK)), b"")
+    file.seek(0)
+    begun = first.strip(BLANK)
+    is_line = _is_json(begun)
+    if not begun.startswith(b"{") or (is_line and not _lists_of_records(json.loads(begun))):
+        yield from _records(path, file)
+        return
+    text = _UnparsedText(path, file)
+    try:
+        value = text.parse_value(str(path))
+        rest = text.next_character()
+    except InputError:
+        value, rest = None, "?"
+    file.seek(0)
+    if value is not None and not rest:
+        lists = _lists_of_records(value)
+        if lists and len(value) > 1:
+            raise InputError(
+                f"{path}: the records are in {shown_name(lists[0])!r} beside other fields, which "
+                "would be lost; write one object a line, or an array."
+            )
+        for number, record in enumerate(value[lists[0]] if lists else [value], start=1):
+            yield f"record {number}", record
+    elif value is not None and first.endswith(b"\n") and not is_line:
+        raise InputError(
+            f"{path}: a JSON object goes over several lines; write one object a line, or an array."
+        )
+    else:
+        yield from _records(path, file)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _lists_of_records(value: Any) -> list[str]:
+    """Return the names of lists of objects in an object that is no record itself."""
+    if not isinstance(value, dict) or any(name.strip().casefold() in CONTENT for name in value):
+        return []
+    return [
+        name
+        for name, inner in value.items()
+        if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner)
+    ]
 
 
 def _records(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:

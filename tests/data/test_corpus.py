@@ -321,3 +321,44 @@ def test_a_text_is_as_long_as_a_tokenizer_takes(tmp_path, name, extra):
         assert document.text == long
     [record] = corpus.read_records(path, template("fed_pii"))  # which no tokenizer reads
     assert record.document.text == long
+
+
+RECORD = {"text": "a", "meta": {"n": [1, 2]}}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("value", "records"),
+    [
+        (RECORD, [RECORD]),
+        ({"data": [RECORD, {"text": "b"}]}, [RECORD, {"text": "b"}]),
+        ({"text": "a", "rows": [{"x": 1}]}, [{"text": "a", "rows": [{"x": 1}]}]),
+    ],
+)
+def test_one_object_over_several_lines_is_a_record_or_holds_them(tmp_path, indent, value, records):
+    path = tmp_path / "records.json"
+    path.write_text(json.dumps(value, indent=indent), "utf-8")
+    assert [fields for _, fields in corpus.read_objects(path)] == records
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(RECORD, indent=1) * 2, "goes over several lines; write one object a line, or"),
+        (json.dumps({"version": 1, "data": [RECORD]}), "are in 'data' beside other fields"),
+        ('{"text": "a', "line 1: not JSON"),
+        ('{"text": "a"}\n{\n', "line 2: not JSON"),
+    ],
+)
+def test_objects_over_several_lines_that_cannot_be_read(tmp_path, text, message):
+    path = tmp_path / "records.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=message):
+        list(corpus.read_objects(path))
+
+
+def test_a_first_line_longer_than_the_look_at_it_is_a_record(tmp_path):
+    path = tmp_path / "records.jsonl"
+    lines = [{"text": "a" * corpus.LONGEST_LOOK}, {"text": "b"}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    assert [fields for _, fields in corpus.read_objects(path)] == lines
