@@ -112,7 +112,15 @@ def scrub(
         print_note(f"{line}.", quiet=quiet)
     fields = {name: count for name, count in done.unread.items() if name != EMPTY}
     for line in unread_caveat(request.source, fields):
-        print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
+        print_note(f"{line}; scrub keeps them and masks the PII in their text.", quiet=quiet)
+    if done.numbers:
+        counts = sorted(done.numbers.items())
+        listed = ", ".join(f"{name!r} ({count_of(n, 'record')})" for name, n in counts)
+        print_note(
+            f"Not masked, for they are numbers rather than text: {listed}. Write them as text to "
+            "have them masked.",
+            quiet=quiet,
+        )
     left = done.remaining or done.pii_in_ids or done.people_as_fields or done.cut
     return 1 if strict and left else 0
 

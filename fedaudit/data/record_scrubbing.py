@@ -13,7 +13,7 @@ from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
 from fedaudit.pii.everyday_words import everyday_words
-from fedaudit.pii.field_names import label_of_value
+from fedaudit.pii.field_names import label_of_value, shown_name
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import cuts_word, resolve
@@ -69,6 +69,27 @@ def other_strings(record: CorpusRecord) -> dict[Place, str]:
         for key_path, value in json_strings(record.fields)
         if value and key_path not in within and key_path[:1] not in content.fixed
     }
+
+
+def personal_numbers(record: CorpusRecord, chosen: Chosen) -> Iterator[str]:
+    """Yield the names of fields that say their value is personal, and have a number, not text."""
+    for key_path, number in _numbers(record.fields):
+        names = [step for step in key_path if isinstance(step, str)]
+        if key_path[:1] not in record.content.fixed and names:
+            label = label_of_value(names, number)
+            if label is not None and chosen(label):
+                yield ".".join(map(shown_name, names))
+
+
+def _numbers(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield key_path, str(value)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, (*key_path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _numbers(inner, (*key_path, number))
 
 
 def quotations(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:

@@ -83,6 +83,9 @@ class ScrubResult:
     unread: Mapping[str, int]
     """How many records have an unknown field, which may hold personal data, by its name; and how
     many have no text at all and were left out, by `corpus.EMPTY`."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """How many records have a number in a field whose name says that it is personal, by the
+    field's name; numbers are not masked."""
     cut: Sequence[str] = ()
     """A line on annotated spans that begin or end inside a word, of which a part is left."""
 
@@ -158,6 +161,11 @@ def scrub(
         pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
         people_as_fields=_count_people_as_fields(records, request),
         unread=empty + Counter(name for record in records for name in set(record.content.unread)),
+        numbers=Counter(
+            name
+            for record in records
+            for name in set(record_scrubbing.personal_numbers(record, chosen))
+        ),
         cut=_cut_lines(request.source, records),
     )
 
@@ -197,6 +205,7 @@ def table(request: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
         "named": scrubbed.pii_in_ids,
         "people_as_fields": scrubbed.people_as_fields,
         "unread": {name: n for name, n in sorted(scrubbed.unread.items()) if name != corpus.EMPTY},
+        "numbers": dict(sorted(scrubbed.numbers.items())),
         "left_out": scrubbed.unread.get(corpus.EMPTY, 0),
     }
 

@@ -154,6 +154,34 @@ def test_a_field_called_by_a_persons_name_is_counted(run, name, people):
     assert not (people and (name in counts + done.out + done.err))
 
 
+def test_numbers_in_personal_fields_are_named(run):
+    fields = {"text": "x", "phone": 7700900123, "meta": {"ssn": 536228731, "age": 44}}
+    Path("in.jsonl").write_text(json.dumps(fields))
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict", "--json", "counts.json")
+    said = "Not masked, for they are numbers rather than text: 'meta.ssn' (1 record), 'phone' (1"
+    assert done.code == 0
+    assert said in " ".join(done.err.split())
+    assert json.loads(Path("counts.json").read_text())["numbers"] == {"meta.ssn": 1, "phone": 1}
+    Path("in.jsonl").write_text(json.dumps({"text": "x", "phone": "7700900123", "age": 44}))
+    done = run("scrub", "in.jsonl", "text.jsonl")
+    assert "numbers rather than text" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        *((name, "张伟", True) for name in ("责任护士", "紧急联系人", "代理律师", "开户人")),
+        *((name, "张伟", True) for name in ("法定监护人", "审核人", "值班医生姓名", "申报者")),
+        *(("出生年月", "1980-05", True), ("紧急联系人电话", "010-62345", True)),
+        *(("家庭住址", "某村", True), ("审核人", "待定", False), ("机器人", "小明", False)),
+    ],
+)
+def test_chinese_fields_of_two_words_say_what_their_values_are(run, name, value, masked):
+    Path("in.jsonl").write_text(json.dumps({"text": "x", name: value}), "utf-8")
+    scrubbed(run)
+    assert (value not in Path("out.jsonl").read_text("utf-8")) == masked
+
+
 def test_counts_as_json_hold_no_data(run):
     out, _ = scrubbed(run, "--seed", 4711, "--style", "pseudonym", "--json", "sub/counts.json")
     text = Path("sub/counts.json").read_text()
