@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 
-from fedaudit.api import HAN
+from fedaudit.api import HAN, has_han
 from fedaudit.pii import person_roles
 
 from .chinese_words import (
@@ -59,6 +59,8 @@ _PERSONAL_FACTS = (
 
 def chinese_names(text: str) -> Iterator[FoundName]:
     """Yield the names of people in a text, in no order; none overlaps another."""
+    if not has_han(text):
+        return
     spans = dict[tuple[int, int], float]()
     names = dict[str, float]()
     for match in _behind().finditer(text):
