@@ -61,7 +61,7 @@ class Presidio(PiiDetector):
     def __post_init__(self) -> None:
         for language in self.languages:
             if language not in LANGUAGES:
-                raise unknown_name_error("language of detector presidio", language, LANGUAGES)
+                raise unknown_name_error("language", language, LANGUAGES)
         if not self.languages:
             raise ValueError("languages is empty; there are en and zh.")
         if not 0 <= self.threshold <= 1:
@@ -160,8 +160,9 @@ class Presidio(PiiDetector):
         selected = {_SYNONYMS.get(label, label) for label in self.entities} or _personal(every)
         selected -= custom - every
         for label in sorted(selected - every):
-            without = "" if self.ner else " (no names without ner)"
-            raise unknown_name_error(f"entity of detector presidio{without}", label, every)
+            if label == "PERSON":
+                raise unknown_name_error("entity (no names without ner)", label, every)
+            raise unknown_name_error("entity", label, every | {"PERSON"})
         return {
             name: sorted(labels & selected)
             for name, labels in supported.items()

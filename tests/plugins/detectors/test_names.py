@@ -459,8 +459,8 @@ def test_options_choose_what_is_looked_for():
     ]
     assert found(text, entities=("EMAIL_ADDRESS",)) == [("quist@example.org", "EMAIL_ADDRESS")]
     assert people("原告樊孝然", languages=("en",)) == []
-    with pytest.raises(UsageError, match="HOROSCOPE"):
-        found(text, entities=("HOROSCOPE",))
+    with pytest.raises(UsageError, match="^No entity named 'PERSN'. Did you mean 'PERSON'"):
+        found(text, entities=("PERSN",))
 
 
 def test_it_is_a_plugin_that_says_what_it_does():
