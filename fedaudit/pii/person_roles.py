@@ -27,6 +27,8 @@ ROLES = frozenset(
         *("titular", "cliente", "paziente", "patientin", "arzt", "ärztin", "kunde", "kundin"),
         *("kläger", "klägerin", "beklagte", "beklagter", "zeuge", "zeugin", "richter", "richterin"),
         *("mitarbeiter", "mitarbeiterin", "ansprechpartner", "absender", "empfänger", "inhaber"),
+        *("pcp", "radiologist", "pathologist", "deponent", "affiant", "testator", "testatrix"),
+        *("nominee", "cashier", "teller", "sachbearbeiter", "sachbearbeiterin", "unterschrift"),
         *("médecin", "medecin", "auteur", "demandeur", "défendeur", "témoin", "juge", "titulaire"),
     )
 )

@@ -15,20 +15,24 @@ import regex as re
 
 from fedaudit.pii.everyday_words import FUNCTION_WORDS
 
-from .name_lists import NameLists, name_key, name_lists
+from .chinese_words import BEFORE_NAMES, NAME_LABELS
+from .name_lists import NameLists, name_key, name_lists, states, word_key
 from .name_words import (
     BEFORE_PLACES,
     CARD_FIELDS,
     CLOSINGS,
     DEGREES,
+    LETTERS_BEHIND,
     LIST_LABELS,
     LOOSE_LABELS,
     NEXT_TO_PEOPLE,
     NO_NAMES,
+    NO_PEOPLE,
     NUMBERED_TITLES,
     OF_PEOPLE,
     OFFICES,
     PARTICLES,
+    PARTICLES_IN_CAPITALS,
     PEOPLE,
     PLACE_LABELS,
     PLACE_WORDS,
@@ -67,22 +71,30 @@ _TITLE = (
     rf"(?:(?:(?:{NUMBERED_TITLES}){_SPACE}\d{{1,6}}(?={_SPACE}{_UPPER})|(?:[LlDd]['’])?"
     rf"(?:{_TITLES}|(?i:mr|mrs|ms|dr|drs|dhr|prof|miss|señora?|signora?|monsieur|madame|heer"
     rf"|mevrouw|herrn?|frau)))(?![\w'’\-])\.?"
-    rf"(?:{_SPACE}?(?:{DEGREES})\.|{_SPACE}Emerit(?:a|us))*)"
+    rf"(?:{_SPACE}?(?:{DEGREES})\.|{_SPACE}Emerit(?:a|us)|{_SPACE}?\((?:{_TITLES})\.?\))*)"
 )
 _PARTICLE = (
-    rf"(?:al|el|as|ash|an|ad|ur|d|l|t)[{_HYPHEN}]{_WORD}|(?:{PARTICLES})(?![\p{{Latin}}{_HYPHEN}])"
+    rf"(?:al|el|as|ash|an|ad|ur|d|l|t|dall|dell|nell|sull)[{_HYPHEN}]{_WORD}"
+    rf"|(?:{PARTICLES})(?![\p{{Latin}}{_HYPHEN}])"
 )
+_SAINT = rf"St\.?(?={_SPACE}{_UPPER})|St\."
+_CHILD = r"[SsDdWwCcRr]/[Oo](?!\w)"
+_NICKNAME = rf"(?:\"{_WORD}\"|“{_WORD}”)"
 _PIECE = re.compile(
-    rf"(?P<title>{_TITLE})|(?P<saint>St\.)|(?P<initials>{_INITIALS})|(?P<word>{_WORD})"
+    rf"(?P<title>{_TITLE})|(?P<saint>{_SAINT})|(?P<nickname>{_NICKNAME})|(?P<particle>{_CHILD})|(?P<initials>{_INITIALS})|(?P<word>{_WORD})"
     rf"|(?P<particle>{_PARTICLE})",
     re.V1,
 )
-_ANY_PIECE = rf"(?>{_TITLE}|St\.|{_INITIALS}|{_WORD}|{_PARTICLE})"
-_BEGINS = r"(?<![\w--_]|[\w.]@|\w['’\-_]|[\p{L}_]\.)"
+_ANY_PIECE = rf"(?>{_TITLE}(?:{_SPACE}[\"“])?|{_SAINT}|{_CHILD}|{_INITIALS}|{_WORD}|{_PARTICLE})"
+_SPACED = r"[\w--[_\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]]"
+_BEGINS = rf"(?<!{_SPACED}|[\w.]@|\w['’\-_]|[\p{{L}}_]\.)"
 """Where a name may begin: not within a word, an address or a file's name, but in 'quotes' and
-_emphasis_, behind the number or the dash of a list's item, and as a @mention."""
+_emphasis_, behind the number or the dash of a list's item, as a @mention, and behind characters
+of East Asia, which no space divides from it."""
 _RUN = re.compile(
-    rf"{_BEGINS}{_ANY_PIECE}(?:(?:{_SPACE}|(?<=\.)){_ANY_PIECE})*(?![[\w--_]@]|_\w)", re.V1
+    rf"{_BEGINS}{_ANY_PIECE}(?:(?:{_SPACE}(?:{_NICKNAME}{_SPACE})?|(?<=[.\"“])){_ANY_PIECE})*"
+    rf"(?!{_SPACED}|@|_\w)",
+    re.V1,
 )
 _BORDER = re.compile(r"\n|\r|\t|\||;|<[^<>]{0,200}>|[ \u00a0]{2,}|\\[nrt]")
 _WRAP = re.compile(
@@ -95,8 +107,10 @@ _BULLET = re.compile(_BULLET_MARK)
 _TAIL = re.compile(r"""[\s.,:)"”']*(?:\([^()]*\))?[\s.,:]*""")
 _ROLE = rf"(?P<role>(?:{'|'.join(ROLES)})s?)"
 _LABEL = re.compile(
-    rf"(?:^|[\s,(/\"'*_{{\[]|(?-i:(?<=\p{{Ll}})(?=\p{{Lu}}))){_ROLE}(?:\s*\(s\))?\s*(?:by|of)?"
-    rf"[\"'*]*(?:\s*[:=]|\s*(?:\.{{3,}}|…)\s*:?)\**\s*[\"'“\[]*$",
+    rf"(?:(?:^|[\s,(/\"'*_{{\[]|(?-i:(?<=\p{{Ll}})(?=\p{{Lu}}))){_ROLE}"
+    r"(?:\s+(?:in charge|on (?:duty|call|site)|of record|responsible))?"
+    r"(?:\s*\([^()\n]{1,30}\))?\s*(?:by|of)?[\"'*]*(?:\s*[:=]|\s*(?:\.{3,}|…)\s*:?)\**"
+    rf"|(?P<role>{'|'.join((*BEFORE_NAMES, *NAME_LABELS))})\s*:?)\s*[\"'“\[(]*$",
     re.I,
 )
 _HEADER = re.compile(r"\s*(?P<role>von|an|de|para|à|da|van|aan)\s*:\s*", re.I)
@@ -142,6 +156,23 @@ _PERSON_BEFORE = re.compile(
 )
 """After this words that are written like a name are one."""
 _GREETED = re.compile(r"\s*(?:[,!:\n]|$)")
+_BETWEEN_MARKS = re.compile(r"[,)]")
+_ALSO_GREETED = re.compile(
+    rf"(?:(?:,{_SPACE}|\s?/\s?)(?P<name>{_WORD}))*"
+    rf"(?:,?{_SPACE}(?:and|und|et|y|e|&){_SPACE}|\s?/\s?)(?P<name>{_WORD})\s*(?:[,!:\n]|$)",
+    re.V1,
+)
+"""The others behind the first of "Dear Tobias, Helga and Milan,"."""
+_PLACES = re.compile(rf"(?<!\w)(?:{NO_PEOPLE})(?!\w)", re.I)
+_HAN_MARKS = str.maketrans("：，；（）【】「」、", ':,;()[]"",')
+_LETTERS_ONLY = re.compile(LETTERS_BEHIND)
+_KOREAN = re.compile(
+    r"(?:{0}-{0})".format(
+        r"(?:ch|kk|pp|[bdghjkmnprstyw])?(?:y?(?:ae|eo|oo|ou|[aeou])|eu|ui|wo[no]?|w[aei]|i|yi)"
+        r"(?:ng|[hklmnpr])?"
+    )
+)
+"""A given name of two syllables with a hyphen: Ji-woo."""
 _ENDING = re.compile(
     r"..(?:ova?|i?[iy]?eva?|ina?|sky|skiy|skaya|sk[ai]|vi[ćcč]h?|o[ğg]lu|[iy]an|dze|shvili|enko|chuk"
     r"|escu|eanu|s[oe]n|sson|poulos|idis|akis|mann|berg|stein|ovna|evna|wicz|czyk|kaya|t[üu]rk|nen"
@@ -153,12 +184,15 @@ _COMMON_ENDING = re.compile(
     r"|ible|ally|ism|ists?|tory|ture|ware|load|itis|sions?|algia|rrh?o?ea|pnoe?a|plegia|uria|pril|statin|sartan|mycin|profen|caine|oxacin|formin|parin|zepam|cetamol|codone|emia|aemia|osis|oma|pathy|graphy|scopy|amide"
     r"|ol|ine|ate|cillin|azole|ly|ed|al|ic|ics|ful|less|hood|ward|wise|ages?|ents?|ants?)$"
 )
+_NOUN_ENDING = re.compile(
+    r"...(?:tions?|ments?|ness|ings?|ity|ities|ances?|ences?|ology|ships?|ary|ive|ages?|itis|osis)$"
+)
 _PINYIN = re.compile(
     r"(?:(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?(?:a|o|e|ai|ei|ao|ou|an|en|ang|eng|ong|i|ia|ie|iao|iu"
     r"|ian|in|iang|ing|iong|u|ua|uo|uai|ui|uan|un|uang|ue|uen)){1,2}"
 )
 _CELL_END = re.compile(
-    r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
+    r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d|\p{Han})|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
 )
 _NO_PERSON = re.compile(rf"{THINGS}|{'|'.join((*ROLES, *RELATIONS))}")
 _ADDRESSED = re.compile(rf"(?:{'|'.join((*ROLES, *RELATIONS))})s?")
@@ -195,7 +229,7 @@ _JUDGES = re.compile(
 )
 """Judges as law reports have them: Quist LJ; Quist and Grell JJ; Quist J held."""
 _COMMA = re.compile(
-    rf"{_BEGINS}(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?: {_WORD})?),{_SPACE}"
+    rf"{_BEGINS}(?P<last>(?:(?i:{PARTICLES})\s+){{0,3}}{_WORD}(?: {_WORD})?),{_SPACE}"
     rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
     re.V1,
 )
@@ -384,6 +418,7 @@ def latin_names(text: str) -> Iterator[FoundName]:
     if not re.search(_UPPER, text, re.V1):
         return
     lists = name_lists()
+    text = _without_places(text.translate(_HAN_MARKS), lists)
     joined = _join_wrapped(text)
     cells = _Cells(joined)
     names: list[tuple[FoundName, str, int, bool]] = []
@@ -398,21 +433,23 @@ def latin_names(text: str) -> Iterator[FoundName]:
             # "Patient: Helga Brunner Consultant: ...": the last word is the next label.
             before = cells.context(pieces).before
             pieces = pieces[:-1] if _IN_LABELLED.search(before) else pieces
-        if not pieces:
+        if not pieces or _LETTERS_ONLY.fullmatch(run.group()):
             continue
         pieces = _with_surnames(pieces, lists)
         context = cells.context(pieces)
         found = list(_names(pieces, lists, cells))
         if found and _is_of_several(context.label):
             cells.in_list = (found[-1][0].end, context.label)
-        names += [(name, surname, context.cell, context.fills_cell) for name, surname in found]
+        alone = context.fills_cell or _is_turn(joined, run.end(), context)
+        names += [(name, surname, context.cell, alone) for name, surname in found]
         if not found and _could_be(pieces, lists):
             name = FoundName(pieces[0].start, _end(pieces[-1]), ENDING)
-            kind = pending if context.fills_cell and len(pieces) > 1 else in_prose
+            kind = pending if alone and len(pieces) > 1 else in_prose
             kind.append((name, pieces[-1].bare, context.cell))
     names += _beside(names, pending)
     names += _joined(joined, names, in_prose)
     names += _several(joined, names, cells, lists)
+    names += _also_greeted(joined, names, cells, lists)
     names += _judges(joined, names, cells)
     found_names = _surname_first(joined, cells, lists, names)
     positions: set[int] = set()
@@ -431,6 +468,25 @@ def latin_names(text: str) -> Iterator[FoundName]:
         if positions.isdisjoint(range(start, end)):
             positions.update(range(start, end))
             yield FoundName(start, end, surnames[surname])
+
+
+def _is_turn(text: str, end: int, context: _Context) -> bool:
+    """Tell whether words that end there say who speaks: "Quillon Pryx: where?"."""
+    return context.starts_cell and _COLON.match(text, end) is not None
+
+
+def _without_places(text: str, lists: NameLists) -> str:
+    """Return the text with places, firms and terms of two words, but no surnames, in small letters.
+
+    Offsets stay.
+    """
+
+    def small(match: "re.Match[str]") -> str:
+        before = _BEFORE_SURNAME.search(text, max(0, match.start() - NEAR), match.start())
+        named = before and name_key(before["given"]) in lists.first
+        return str(match[0] if named else match[0].lower())
+
+    return str(_PLACES.sub(small, text))
 
 
 def _again(text: str, surnames: Iterable[str]) -> Iterator[tuple[int, int, str]]:
@@ -560,10 +616,12 @@ def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) ->
             break
         if piece.kind == "word":
             key, common = piece.key, _is_common(piece, lists)
-            acronym = piece.shouted and len(piece.text) <= 3 and words > 0
-            if acronym or piece.text in _STATES:
+            before = pieces[i - 1] if i else None
+            if piece.text in _STATES or _is_acronym(
+                before, piece, lists, first=given_only, words=words
+            ):
                 break
-            if common and not words and not sure:
+            if not sure and not words and (common or (not i and _looks_like_noun(piece, lists))):
                 break
             if common and words and not (given_only and key in lists.last):
                 break
@@ -582,6 +640,28 @@ def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) ->
     return length
 
 
+def _is_acronym(
+    before: _Piece | None, piece: _Piece, lists: NameLists, *, first: bool, words: int
+) -> bool:
+    """Tell whether short capitals behind words are none of a name: "Mr Quist MP", not "John COX".
+
+    Args:
+        first: Whether the words before are first names only.
+        words: How many words of the name stand before.
+    """
+    if not piece.shouted or before is None or before.text in PARTICLES_IN_CAPITALS:
+        return False
+    if piece.text in PARTICLES_IN_CAPITALS or len(piece.text) > 3:
+        # "MS AMY TAN CAME": a surname and a word that is none
+        unlisted = piece.key not in lists.first and piece.key not in lists.last
+        return before.shouted and words > 1 and before.key in lists.last and unlisted
+    return (
+        not first
+        or _LETTERS_ONLY.fullmatch(piece.text) is not None
+        or (piece.key not in lists.last and re.search("[aeiouy]", piece.key) is None)
+    )
+
+
 def _untitled(
     pieces: Sequence[_Piece], lists: NameLists, cells: _Cells
 ) -> Iterator[tuple[FoundName, str]]:
@@ -597,10 +677,11 @@ def _untitled(
             run.append(piece)
             continue
         words = _trim_particles(run)
+        child = any("/" in word.text for word in run)
         run = []
         if words and not all(word.kind == "initials" for word in words):
             words = _drop_sentence_start(words, lists)
-            if score := _score(words, lists, cells.context(words)):
+            if score := LISTED if child else _score(words, lists, cells.context(words)):
                 yield FoundName(words[0].start, _end(words[-1]), score), words[-1].bare
 
 
@@ -615,7 +696,8 @@ def _is_word_name(pieces: Sequence[_Piece], lists: NameLists, context: _Context)
     return (
         len(keys) <= (MOST_WORDS if labelled else 1)
         and all(piece.kind == "word" and not piece.shouted for piece in pieces)
-        and keys[0] in lists.first - FUNCTION_WORDS | {"may", "will"}
+        and keys[0] in lists.first - FUNCTION_WORDS | {"may", "will", "can"}
+        and keys != ["can"]
         and not _NO_PERSON.fullmatch(keys[0])
         and keys[-1] not in PLACEHOLDERS | PLACE_WORDS - {keys[0], "hill", "lane", "park"}
         and all(key in lists.first or key in lists.last for key in keys)
@@ -624,19 +706,28 @@ def _is_word_name(pieces: Sequence[_Piece], lists: NameLists, context: _Context)
 
 def _is_common(piece: _Piece, lists: NameLists) -> bool:
     return (
-        piece.bare.title() in NO_NAMES or piece.key in lists.common or piece.key in FUNCTION_WORDS
+        piece.bare.title() in NO_NAMES
+        or (key := word_key(piece.bare)) in lists.common
+        or key in FUNCTION_WORDS
     )
 
 
 def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context) -> bool:
     """Tell whether no name goes on here: at an institution, a place, an abbreviation."""
     piece = pieces[i]
+    saint = i if piece.kind == "saint" else i - 1
+    if saint >= 0 and pieces[saint].kind == "saint":  # of a church, not as in "Jill St John"
+        given = _neighbour(pieces[:saint][::-1])
+        return given is None or not _is_given(given, lists) or _is_common(given, lists)
     if piece.kind != "word":
-        return piece.kind == "saint" or piece.text.strip() in _STATES
+        letters = piece.kind == "initials" and 0 < i == len(pieces) - 1
+        return piece.text.strip() in _STATES or (
+            letters and _LETTERS_ONLY.fullmatch(piece.text) is not None
+        )
     before, after = _neighbour(pieces[:i][::-1]), _neighbour(pieces[i + 1 :])
     if piece.shouted:
         named = _is_shouted_name(piece, before, after, lists, context)
-        return not (named or _is_shouted_pair(pieces, lists))
+        return not (named or _is_shouted_whole(pieces, i, lists, context))
     if not _is_common(piece, lists) or _PLACE.search(context.before):
         return _is_common(piece, lists)
     if piece.key in lists.first and _OF_A_FAMILY.match(pieces[i + 1].text if after else ""):
@@ -644,7 +735,8 @@ def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
     is_surname = before is not None and _name_like(before, piece, lists)
     ends = is_surname and (after is None or _is_common(after, lists))
     begins = after is not None and _name_like(piece, after, lists)
-    return piece.key in FUNCTION_WORDS or not (ends or begins)
+    korean = after is not None and piece.key in lists.last and _is_korean(after)
+    return not korean and (piece.key in FUNCTION_WORDS or not (ends or begins))
 
 
 def _neighbour(pieces: Sequence[_Piece]) -> _Piece | None:
@@ -655,7 +747,7 @@ def _neighbour(pieces: Sequence[_Piece]) -> _Piece | None:
 
 def _name_like(given: _Piece, family: _Piece, lists: NameLists) -> bool:
     """Tell whether two words, one of which means something else too, are a name together."""
-    if not _is_given(given, lists) or given.key in FUNCTION_WORDS:
+    if not _is_given(given, lists) or word_key(given.bare) in FUNCTION_WORDS:
         return False
     surname = family.key in lists.last or _ENDING.search(family.key) is not None
     both = _is_common(given, lists) and family.key in PLACE_WORDS - {"hill", "lane", "park"}
@@ -679,25 +771,58 @@ def _is_shouted_name(
     small = [word for word in (before, after) if word is not None and not word.shouted]
     if any(word.key in lists.first for word in small):
         return len(piece.text) > 3 or piece.key in lists.last
+    if after in small and before is None and piece.key in lists.last:  # "SUZUKI Ichiro"
+        return not _is_common(piece, lists) and not _looks_common(small[-1])
     alone = context.label or context.fills_cell
-    return alone and len(piece.text) > 2 and not _is_common(piece, lists)
+    if piece.text in PARTICLES_IN_CAPITALS and after is not None:
+        return bool(alone)
+    return bool(alone) and len(piece.text) > 2 and not _is_common(piece, lists)
 
 
-def _is_shouted_pair(pieces: Sequence[_Piece], lists: NameLists) -> bool:
-    """Tell whether two words in capitals between marks are a first name and a surname."""
-    if len(pieces) != 2 or not all(piece.shouted for piece in pieces):
+def _is_shouted_whole(
+    pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
+) -> bool:
+    """Tell whether the words in capitals around one are first names and a surname."""
+    start = end = i
+    while start and _may_be_shouted(pieces[start - 1], lists):
+        start -= 1
+    while end < len(pieces) and _may_be_shouted(pieces[end], lists):
+        end += 1
+    words = pieces[start:end]
+    if not 2 <= len(words) <= MOST_WORDS - 1:
         return False
-    given, family = pieces
-    known = given.key in lists.first and (family.key in lists.last or _has_ending(family.key))
-    return known and not _is_common(given, lists) and not _looks_common(family)
+    given, family = words[:-1], words[-1]
+    known = family.key in lists.last or _has_ending(family.key)
+    if len(words) == len(pieces) == 2 and _BETWEEN_MARKS.match(context.after):
+        known |= context.before.endswith((", ", "("))
+    return (
+        known
+        and family.shouted
+        and given[0].key in lists.first
+        and all(word.kind == "initials" or word.key in lists.first | lists.last for word in given)
+        and not _looks_common(family)
+    )
+
+
+def _may_be_shouted(piece: _Piece, lists: NameLists) -> bool:
+    return piece.kind == "initials" or (piece.shouted and not _is_common(piece, lists))
 
 
 def _trim_particles(run: Sequence[_Piece]) -> list[_Piece]:
     """Return the words without particles at their ends, unless a name begins with one."""
     words = list(run)
-    while words and words[-1].kind == "particle" and words[-1].text.islower():
+    while (
+        words
+        and words[-1].kind == "particle"
+        and not words[-1].text[-1].isupper()
+        and (words[-1].text.islower() or "/" in words[-1].text)
+    ):
         words.pop()
-    while words and words[0].kind == "particle" and words[0].text in ("y", "e", "a"):
+    while (
+        words
+        and words[0].kind == "particle"
+        and (words[0].text in ("y", "e", "a") or "/" in words[0].text)
+    ):
         words.pop(0)
     return words
 
@@ -722,7 +847,8 @@ def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
     first, last = words[0].key, words[-1].key
     if run[0].kind == "particle" and not (context.label or context.fills_cell):
         return 0.0
-    greeted = _GREETING.search(context.before) and _GREETED.match(context.after)
+    sure = len(words) == 1 and first in lists.first and not _is_common(words[0], lists)
+    greeted = _GREETING.search(context.before) and (sure or _GREETED.match(context.after))
     if greeted and (len(words) > 1 or not _ADDRESSED.fullmatch(first)):
         return LISTED if first in lists.first or last in lists.last else ENDING
     if context.label and _CELL_END.match(context.after):
@@ -756,14 +882,17 @@ def _score_words(
     if _PLACE.search(context.before):
         return ENDING if _has_ending(words[-1].key) and not initials else 0.0
     if initials:
-        return _score_initials(words[-1], lists, context)
+        return _score_initials(words, lists, context)
     return _score_unlisted(run, words, lists, context)
 
 
-def _score_initials(last: _Piece, lists: NameLists, context: _Context) -> float:
+def _score_initials(words: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
+    last = words[-1]
     if last.key in lists.last or _has_ending(last.key) or context.fills_cell:
         return LISTED
-    return 0.0 if context.starts_cell or _looks_common(last) else ENDING
+    several = sum(word.text.count(".") for word in words if word.kind == "initials") > 1
+    item = context.starts_cell and not several  # "A. Quillon"
+    return 0.0 if item or _looks_common(last) else ENDING
 
 
 def _score_unlisted(
@@ -773,8 +902,10 @@ def _score_unlisted(
     keys = [word.key for word in words]
     given = any(key in lists.first for key in keys)
     romanized = len(keys[0]) <= LONGEST_SYLLABLE and all(map(_PINYIN.fullmatch, keys))
-    if keys[0] in lists.last and (given or romanized):
+    if keys[0] in lists.last and (given or romanized or _is_korean(words[-1])):
         return LISTED
+    if keys[0] in lists.last and words[0].shouted and not words[-1].shouted:  # "SUZUKI Ichiro"
+        return ENDING
     people = any(
         piece.kind == "particle" and piece.text.split("-")[0] in OF_PEOPLE | {"al", "el"}
         for piece in run
@@ -791,6 +922,10 @@ def _score_unlisted(
     return ENDING if people or known or given or acts else 0.0
 
 
+def _is_korean(piece: _Piece) -> bool:
+    return "-" in piece.text and _KOREAN.fullmatch(piece.text.casefold()) is not None
+
+
 def _has_ending(key: str) -> bool:
     return len(key) >= SHORTEST_ENDING and _ENDING.search(key) is not None
 
@@ -802,6 +937,12 @@ def _looks_common(piece: _Piece) -> bool:
     if key in lists.first or key in lists.last:
         return False
     return _COMMON_ENDING.search(key) is not None or _is_common(piece, lists)
+
+
+def _looks_like_noun(piece: _Piece, lists: NameLists) -> bool:
+    """Tell whether an unlisted word is hardly a surname: "Major Haemorrhage", "Chief Nursing"."""
+    listed = piece.key in lists.first or piece.key in lists.last
+    return not listed and _NOUN_ENDING.search(piece.key) is not None
 
 
 def _could_be(pieces: Sequence[_Piece], lists: NameLists) -> bool:
@@ -873,6 +1014,26 @@ def _several(
     return result
 
 
+def _also_greeted(
+    text: str,
+    names: Sequence[tuple[FoundName, str, int, bool]],
+    cells: _Cells,
+    lists: NameLists,
+) -> list[tuple[FoundName, str, int, bool]]:
+    """Return the names that are greeted with another: "Dear Tobias, Helga and Milan,"."""
+    result = []
+    for name, *_ in names:
+        if not _GREETING.search(text, max(0, name.start - NEAR), name.start):
+            continue
+        if others := _ALSO_GREETED.match(text, name.end):
+            for start, end in others.spans("name"):
+                word = _Piece("word", start, end, text[start:end])
+                if not (_is_common(word, lists) or _ADDRESSED.fullmatch(word.key)):
+                    one = FoundName(start, end, LISTED)
+                    result.append((one, word.bare, cells.index(start), False))
+    return result
+
+
 def _judges(
     text: str, names: Sequence[tuple[FoundName, str, int, bool]], cells: _Cells
 ) -> Iterator[tuple[FoundName, str, int, bool]]:
@@ -928,11 +1089,15 @@ def _is_surname_first(
     if len(family) == 1 or means or place:
         return False
     given_known = name_key(given[0]) in lists.first or all("." in word for word in given)
-    # "Quillon Grell, Xanthor Odum"
-    two_people = sum(word[0].isupper() for word in family.split()) > 1 and (
-        keys[0] in lists.first or not given_known
+    # "Quillon Grell, Xanthor Odum"; "Witnesses: Quillon Odum, Helga Grell"
+    both = given_known and all(name_key(word) in lists.first or "." in word for word in given)
+    several = _is_of_several(context.label) and len(given) > 1
+    capitals = sum(
+        word[0].isupper() and word not in PARTICLES_IN_CAPITALS for word in family.split()
     )
-    if two_people or name_key(given[0]) in FUNCTION_WORDS:
+    two_people = capitals > 1 and (keys[0] in lists.first or not both or several)
+    in_state = given[0] in states() and not (given_known and context.label)  # "Austin, Texas"
+    if two_people or name_key(given[0]) in FUNCTION_WORDS or in_state:
         return False
     listed = keys[-1] in lists.last or (
         _has_ending(keys[-1]) and not _COMMON_ENDING.search(keys[-1])

@@ -36,6 +36,11 @@ def name_key(word: str) -> str:
     return folded.replace("-", "")
 
 
+def word_key(word: str) -> str:
+    """Return a word as lists of words have it: an accent makes it another one, as in Thế or Mỹ."""
+    return name_key(word) if word.isascii() else word.casefold()
+
+
 def _plain(word: str) -> str:
     letters = unicodedata.normalize("NFKD", word.translate(_LETTERS).casefold())
     letters = "".join(_DIGRAPHS.get(char, char) for char in letters)
@@ -49,7 +54,7 @@ def _plain(word: str) -> str:
 @cache
 def name_lists() -> NameLists:
     """Return the names of all of Faker's languages and countries."""
-    first, last, han, given = set[str](), set[str](), set[str](), set[str]()
+    first, last, han, given = {"mohd", "muhd"}, set[str](), set[str](), set[str]()
     for module, provider in _providers("faker.providers.person"):
         for attribute, strings in _attributes(provider):
             if re.search(r"first_(?:romanized_)?names?", attribute):
@@ -60,7 +65,7 @@ def name_lists() -> NameLists:
                 last |= _latin_keys(strings)
                 if module.startswith("zh"):
                     han |= {name for name in strings if _HAN.fullmatch(name) and len(name) < 3}
-    common = {name_key(word) for word in NO_NAMES} | set(_common_words())
+    common = {name_key(word) for word in NO_NAMES} | set(_common_words()) - {"hong", "el"}
     return NameLists(*map(frozenset, (first, last, common, han, given)))
 
 
@@ -84,7 +89,15 @@ def _common_words() -> Iterator[str]:
         for attribute, strings in _attributes(import_module(name).Provider):
             if wanted and re.fullmatch(wanted, attribute):
                 for string in strings:
-                    yield from (name_key(word) for word in re.findall(r"[^\W\d_]{2,}", string))
+                    for word in re.findall(r"[^\W\d_]{2,}", string):
+                        yield from (name_key(word), word.casefold())
+
+
+@cache
+def states() -> frozenset[str]:
+    """Return the states of the USA, before which a city stands: "Austin, Texas"."""
+    provider = import_module("faker.providers.address.en_US").Provider
+    return frozenset(word for state in provider.states for word in state.split())
 
 
 def _providers(package: str) -> Iterator[tuple[str, Any]]:

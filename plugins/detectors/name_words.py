@@ -11,6 +11,9 @@ TITLES = (
     *("Familie", "Eheleute", "Oberarzt", "Oberärztin", "Richterin", r"Adm\.", r"Barr\.", r"MM\."),
     *(r"Lic\.", r"Ing\.", r"Avv\.", r"Dott\.(?:ssa)?", r"Sig\.(?:ra|na)", r"D\.ª"),
     *(r"Dipl\.-\p{Lu}\p{Ll}+", "maître", "juge", "juez", "jueza", "juiz", "juíza", "giudice"),
+    *("Cpl", "Pte", "Supt", r"Insp\.", r"Det\.", r"Maj\.", "Cdr", "Cmdr", "Atty", r"Fr\.", "Shri"),
+    *("Shrimati", "Smt", "Kumari", "Ông", "Bà", "Doktor", r"Hr\.", r"Msgr\."),
+    *(r"(?:docteure?|doctora?|doutora?|dottor(?:essa)?)(?!\.)", "Rechtsanw(?:alt|ältin)"),
 )
 """Regular expressions of what stands before the name of a person only."""
 OFFICES = (
@@ -20,6 +23,9 @@ OFFICES = (
     *("Registrar", "Recorder", "Sheriff", "Superintendent", "Corporal", "Pharmacist", "Paramedic"),
     *("Barrister", "Advocate", "Adv", "Chief", "Councillor", "DI", "DC", "DS", "DCI", "PC", "WPC"),
     *("Me", "Richter", "Justices", "Judges", "Lords", "époux", "épouse", "née", "né", "geb"),
+    *("Bishop", "Cardinal", "Pastor", "Vicar", "Magistrate", "Matron", "Surgeon", "Midwife"),
+    *("Coroner", "Trooper", "Commander", "Admiral", "Brigadier", r"Gen\.", "Zeugen?", "Zeugin"),
+    *("Kläger(?:in)?", "Beklagte[rn]?", "Angeklagte[rn]?", "Schwester", "Pfleger", "Bayan"),
 )
 """What also stands before other words: Justice Department, Sister Company."""
 PLURAL_TITLES = r"Messrs|MM\.|Mmes|Drs|Srs|Profs|Justices|Judges|Lords|Eheleute|époux"
@@ -29,9 +35,12 @@ NUMBERED_TITLES = "PC|WPC|DC|DS|Sgt|Sergeant|Constable|Officer"
 DEGREES = "med|jur|iur|phil|rer|nat|pol|oec|dent|vet|habil|h\\.\\s?c|e\\.\\s?h|mult|ing|techn"
 """Small words between a title and a name: Dr. med., Dr. rer. nat."""
 PARTICLES = (
-    "de|da|do|dos|das|del|della|delle|di|du|des|la|le|lo|van|von|vom|der|den|ter|ten|te|zu|zum"
-    "|zur|af|av|bin|ibn|bint|binti|ben|ould|el|al|y|e|['’]t"
+    "de|da|do|dos|das|del|della|delle|di|du|des|la|le|lo|los|las|van|von und zu|von|vom|der|den"
+    "|ter|ten|te|zu|zum|zur|af|av|bin|ibn|bint|binti|ben|ould|el|al|y|e|['’]t"
+    "|(?:in|op|uit|aan|over|onder|bij) (?:den?|het|['’]t)"
 )
+_IN_CAPITALS = "DE DA DO DOS DAS DEL DI DU LA LE LOS LAS VAN VON DER DEN TER TEN ZU EL AL BIN"
+PARTICLES_IN_CAPITALS = frozenset(_IN_CAPITALS.split())
 _OF_PEOPLE = "van von vom ter ten zu zum zur af bin ibn bint binti"
 OF_PEOPLE = frozenset(_OF_PEOPLE.split())
 """Particles that are hardly ever in the name of a place."""
@@ -43,6 +52,7 @@ ROLES = (
     *("alias", "remitter", "witnesses", "apologies", "invitees", "signatories", "klant"),
     *("patiënt", "médica", "an(?:a)?esthetist", "patienten(?:name)?"),
     "(?:full|first|last|user)name",
+    *("provider", "attending", r"\p{L}+(?:ologist|iatrist|iatrician|opedist)"),
     r"(?:witnessed|dictated|referred|reviewed|authori[sz]ed|prepared|written|issued|reported"
     r"|requested|completed|examined|interviewed|recorded|typed|submitted|sold|received|verified"
     r"|drafted|taken|made)[\s_](?:by|for)",
@@ -55,7 +65,7 @@ LIST_LABELS = frozenset(("to", "cc", "bcc", "present", "absent", "attn"))
 """Labels of several people; so are those that end in s."""
 _LOOSE_LABELS = (
     "present absent seen checked approved mother father husband wife spouse daughter son brother "
-    "sister partner"
+    "sister partner provider attending"
 )
 LOOSE_LABELS = frozenset(_LOOSE_LABELS.split())
 """Labels of findings and of a family's illnesses as well: one unknown word is no name there."""
@@ -108,10 +118,20 @@ CARD_FIELDS = (
 )
 """What the line below the name on a record card begins with."""
 BEFORE_PLACES = r"(?:\b(?:in|at|near|the|a|an|on|off|towards?|visit(?:ed)?|across|around|\d+)\s+)$"
+_DOTTED = r"\.?"
+_LETTERS_BEHIND = (
+    "KC QC SC MD PhD DPhil PsyD PharmD EdD DSc BSc MSc MPhil MBA LLB LLM LLD JD Esq FRCS FRCP FRCA "
+    "FRCR FRCGP FRCOG FRCPath FRCPsych FACS FACP MRCP MRCS MRCGP MRCOG MRCPsych MBBS MBChB OBE MBE "
+    "CBE DBE KBE RN RGN RMN BSN MSN DNP LPN CRNA DDS DMD DVM JP MEP CPA FCA CFA SpR SHO"
+)
+LETTERS_BEHIND = (
+    f"(?:{'|'.join(map(_DOTTED.join, _LETTERS_BEHIND.split()))})"
+    r"\.?(?:\(\w+\))?(?!\w)"
+)
+"""Degrees, orders and posts behind a name, with dots or without: M.D., MRCP(UK)."""
 NEXT_TO_PEOPLE = (
-    r"\s*,?\s*(?:(?:KC|QC|SC|MD|M\.D\.|PhD|Ph\.D\.|DPhil|Esq"
-    r"|FRCS|FRCP|MRCP|MRCGP|MBBS|OBE|MBE|CBE"
-    r"|RGN|RMN|DDS|JP|MEP|LLB|LLM|a\s[ée]crit|ha\sscritto|escribió|escreveu)\b"
+    rf"\s*,?\s*(?:{LETTERS_BEHIND}|(?:a\s[ée]crit|ha\sscritto|escribió|escreveu)\b"
+    r"|:\s(?i:hello|hi|hey|thanks|thank you|sorry|good (?:morning|afternoon|evening))\b"
     r"|(?:who|whose|whom|aged|born|said|says|told|wrote|writes|called|signed|asked|answered"
     r"|complained|moved|agreed|refused|explained|replied|joined|lives|lived|works|worked|claims"
     r"|stated|argued|alleged|phoned|and\s+(?:his|her))\b)"
@@ -127,6 +147,21 @@ _CLINICAL = (
     "Wound Wrist Xray"
 )
 """Findings and parts of the body; those that are surnames as well are left out."""
+_REPLIES = (
+    "absolutely agreed alright certainly correct definitely denied exactly fine "
+    "hmm indeed maybe nope objection okay overruled perhaps please probably proceed quite "
+    "right sorry sure sustained true understood welcome yeah yep "
+    "describe draft explain generate list rewrite rephrase suggest summarise summarize translate "
+    "smoker vegan vegetarian teetotal diabetic asthmatic drinker alert stable well"
+)
+"""What people say, ask for, and are, behind the label of who says it."""
+_COMPANIES = (
+    "Aldi Allianz Amazon Apple Asda Aviva Axa Barclays Boeing Bupa Citibank Deloitte Facebook "
+    "Google Halifax Hsbc Ikea Lidl Lloyds Mastercard Microsoft Natwest Netflix Nokia Oxfam Paypal "
+    "Pfizer Ryanair Sainsburys Samsung Santander Spotify Tesco Toyota Uber Unilever Vodafone "
+    "Volkswagen Walmart"
+)
+"""Companies that are clients as well."""
 NO_NAMES = frozenset(
     (
         *_CLINICAL.split(),
@@ -178,6 +213,25 @@ NO_NAMES = frozenset(
         *("Amendments", "Attn", "Bench", "Case", "Clerk", "Depute", "Enclosed", "Fao"),
         *("Independent", "Practitioner", "Prescriber", "Principal", "Provost", "Punishment"),
         *("Dphil", "Esq", "Phd", "Sales", "Select", "Spiritual", "Tender", "Too"),
+        *("Accounts", "Advice", "Adverse", "Complex", "Contract", "Crew", "Crime", "Crimes"),
+        *("Currency", "Glands", "Led", "Misconduct", "Notes", "Offence", "Offender", "Shareholder"),
+        *("Safety", "Ship", "Support", "Surgery", "Trauma", "Triage", "Directive", "Depressive"),
+        *("Haemorrhage", "Incident", "Infirmary", "Tablets", "Statute", "Texas", "Carolina"),
+        *_REPLIES.title().split(),
+        *_COMPANIES.split(),
     )
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""
+NO_PEOPLE = (
+    "Abu Dhabi|Addis Ababa|Baton Rouge|Buenos Aires|Cape Town|Corpus Christi|Costa Rica|El Paso"
+    "|El Salvador|Fort Worth|Hong Kong|Kings Lynn|Kuala Lumpur|Las Palmas|Las Vegas|Los Alamos"
+    "|Los Angeles|Milton Keynes|Monte Carlo|North Carolina|Port Louis|Rio Grande"
+    "|San Antonio|San Diego|San Francisco|San Jose|San Marino|Santa Barbara|Santa Fe"
+    "|Santa Monica|Santo Domingo|Sierra Leone|South Carolina|Sri Lanka|Tel Aviv|West Virginia"
+    "|Amicus Curiae|Habeas Corpus|Magna Carta|Mens Rea|Actus Reus|Res Judicata|Rome Statute"
+    "|Stare Decisis|Goldman Sachs|Wells Fargo|Morgan Stanley|Merrill Lynch|Ernst Young"
+    "|Johnson & Johnson|Charles Schwab|Marks & Spencer|Rolls Royce"
+    "|Stevens[ -]Johnson|Guillain[ -]Barré|Wolff[ -]Parkinson|Ehlers[ -]Danlos"
+    "|Creutzfeldt[ -]Jakob|Johns Hopkins"
+)
+"""Places, terms of law, firms and diseases that are written like names."""

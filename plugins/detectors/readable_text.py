@@ -13,14 +13,22 @@ _INVISIBLE = (
 )
 _INVISIBLE_ONLY = re.compile(_INVISIBLE)
 _ENTITY = r"&(?:amp;){0,3}(?:#\d{2,6}|#[xX][\da-fA-F]{2,5}|[a-zA-Z]{2,8});"
+_QUOTED = r"\r?\n(?:[ \t]*>)*[ \t]*"
 _UNREAD = re.compile(
-    rf"{_INVISIBLE}"
+    rf"(?<=[a-z]-){_QUOTED}(?=[A-Z])|(?<=[a-z])-{_QUOTED}(?=[a-z])"
+    rf"|{_INVISIBLE}"
     rf"|(?P<entity>{_ENTITY})"
     r"|(?P<code>\\u[\da-fA-F]{4}|(?<=\w)%40(?=\w))"
     r"|(?P<escape>\\n(?=[A-Z*\-\d]))"
-    r"|(?<=[a-z]-)\n(?=[A-Z])|(?<=[a-z])-\n(?=[a-z])"
 )
-_DOUBLED = re.compile(rf"\b(?P<word>[^\W\d_]+\.?)  (?=[^\W\d_])|{_UNREAD.pattern}")
+_UNREAD_IN_NAMES = re.compile(
+    _UNREAD.pattern
+    # A line that has more tabs is a row, whose first cell may be empty.
+    + r"|(?P<line>(?<![ \t])[ \t]*\r?\n(?:(?:[ \t]*>)*+[ \t]*+(?=[^\t\n]*(?:\n|$)))?)"
+    r"|(?<![\w*])\*{1,3}(?=[^\W\d_])|(?:(?<=[^\W\d_])|(?<=[:.,;)]))\*{1,3}(?![\w*])"
+    r"|(?<!\w)(?:_{1,2}|`+)(?=[A-Z])|(?<=[^\W\d_])(?:_{1,2}|`+)(?!\w)"
+    r"|\b(?P<word>[^\W\d_]+\.?)  (?=[^\W\d_])"
+)
 
 
 class ReadableText(NamedTuple):
@@ -46,8 +54,9 @@ class ReadableText(NamedTuple):
 def as_read(text: str, is_half_name: Callable[[str], bool] | None = None) -> ReadableText:
     """Return a text as it is read.
 
-    Hyphens at a line's end are left out too. Two spaces are a column's border, but not behind a
-    word that is half a name by `is_half_name`.
+    Hyphens at a line's end are left out too. For names, which `is_half_name` knows half of, so are
+    the marks of emphasis in Markdown, blanks and the marks of quoted mail around the ends of lines,
+    and the second of two spaces behind half a name: elsewhere they are a column's border.
     """
     if is_half_name is None and not _UNREAD.search(text):
         return ReadableText(text, (0,), ((0, len(text), True),))
@@ -62,7 +71,7 @@ def as_read(text: str, is_half_name: Callable[[str], bool] | None = None) -> Rea
             pieces.append((start, stop, same))
             length += len(piece)
 
-    for match in (_DOUBLED if is_half_name else _UNREAD).finditer(text):
+    for match in (_UNREAD_IN_NAMES if is_half_name else _UNREAD).finditer(text):
         add(text[end : match.start()], end, match.start(), same=True)
         end = match.end()
         word = match.groupdict().get("word")
@@ -87,4 +96,4 @@ def _replacement(match: re.Match[str]) -> str:
     if code := match["code"]:
         read = "@" if code == "%40" else chr(int(code[2:], 16))
         return _INVISIBLE_ONLY.sub("", fold(read))
-    return "\n" if match["escape"] else ""
+    return "\n" if match["escape"] or match.groupdict().get("line") else ""

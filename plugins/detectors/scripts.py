@@ -26,7 +26,8 @@ _FOLDED = (
         for character in string.ascii_letters + string.digits + "@.+-_"
     }
     | {
-        **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u200a\u202f"), " "),
+        **dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+        **dict.fromkeys((0x85, 0x2028, 0x2029), "\n"),
         **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2212"), "-"),
     }
     | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
@@ -34,7 +35,7 @@ _FOLDED = (
 
 
 def fold(text: str) -> str:
-    """Return `text` with full-width letters and digits, no-break spaces and hyphens as ASCII.
+    """Return `text` with full-width letters and digits, all spaces and hyphens as ASCII.
 
     Lone surrogates are replaced.
     """

@@ -459,7 +459,7 @@ def test_options_choose_what_is_looked_for():
     ]
     assert found(text, entities=("EMAIL_ADDRESS",)) == [("quist@example.org", "EMAIL_ADDRESS")]
     assert people("原告樊孝然", languages=("en",)) == []
-    with pytest.raises(UsageError, match="^No entity named 'PERSN'. Did you mean 'PERSON'"):
+    with pytest.raises(UsageError, match=r"^No entity named 'PERSN'\. Did you mean 'PERSON'"):
         found(text, entities=("PERSN",))
 
 
@@ -576,4 +576,61 @@ def test_chinese_lists_forms_facts_and_names_of_other_peoples(text):
     ],
 )
 def test_chinese_words_in_the_same_places_that_are_no_names(text):
+    assert people(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # several people
+        "Witnesses: {Ekwueme Odum}, {Sarah Novotna}, {Peter Thorne}",
+        "Attorneys: {Xyla Qomo}, {Milo Trask}",
+        "Attendees: {Garcia Lopez, Maria}; {Odum, Anna}",
+        "Dear {Tobias}, {Helga} and {Milan},\nDear {Tobias}/{Helga},\nHello {Helga}. How are you?",
+        # capitals
+        "Mr {John COX} came, Dr {Wei LI} left, Mr {Quist} MP and Dr {Odum} MD did not.",
+        "MR {JOHN VAN DER BERG} CAME",
+        "IN THE MATTER OF {JOHN ANDREW SMITH}, DECEASED",
+        "Statement of {MARY ANN JONES} taken by me",
+        "I, {TOBIAS ASHWORTH}, of London",
+        "PATIENT: {VAN DER BERG, PIETER}\nPatient: {DE SILVA}\n{DE LA CRUZ, Maria} paid",
+        # ends of lines
+        "Mr\n  {Quist} and Dr\r\n{Odum} met Ms \n\t{Grell}.",
+        "> The notes were sent back and then she wrote to Mr {Tobias\n> Ashworth}, who had asked.",
+        # particles and letters
+        "Mr {Rodrigo de los Santos}; Patient: {Sophie in 't Veld}",
+        "Name: {Karl von und zu Guttenberg}\nPatient: {Giuseppe dall'Acqua}",
+        "Mr {Pieter op den Camp} met Ms {Fatima El Idrissi}.",
+        "Mrs {Nguyễn Thị Hồng Nhung} and {Đỗ Mỹ Linh}; Patient: {Can Yılmaz}",
+        # what is not read
+        "Dr\u3000{Quist}, Mr\u2003{Odum} and \u2066Ms {Grell}\u2069",
+        "Dr. **{Quist}**; **Patient Name:** **{Xyla Qomo}**; Patient: `{Milo Trask}`",
+        "Patient: ({Xyla Qomo})\nDr (Ms) {Milo Trask} came",
+        # what stands beside names
+        "{Xyla Qomo}, M.D.\n{Milo Trask}, RN\n{Wexa Tolm}, MRCP(UK), wrote",
+        "{J. R. R. Tolkington} signed.\n{W.E.B. Carver} did not.",
+        "Supt {Quist}, Det. {Odum}, le docteur {Grell}, Der Zeuge {Trask}, Ông {Horak}",
+        "Cardiologist: {Xyla Qomo}\nName (last, first): {Qomo, Xyla}\nNurse on call: {Milo Trask}",
+        "{Park Ji-woo} and {SUZUKI Ichiro}; {Ramesh S/o Suresh} R/o Village; {Mohd Faisal Ansari}",
+        "姓名：{Xyla Qomo}\n客户{John Smith}于2023年\n患者Mr {Quist}来院",
+        '{Helga Grell}: hi\n{Xyla Qomo}: where?\n{Robert "Bob" Quist} left',
+    ],
+)
+def test_names_in_more_layouts(text):
+    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"(?s)\{(.*?)\}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Major Depressive Disorder, Major Haemorrhage, Major Trauma Centre, Chief Nursing Officer",
+        "Officer Misconduct; Nurse Led Clinic; Doctor Notes; seen by a doctor. That day he left",
+        "Witness: Correct.\nPatient: Okay\nUser: Summarize\nClient: Barclays\n\nRegards,\nAccounts",
+        "St Mary's Hospital, St Thomas' Hospital, St Andrews University",
+        "He left Austin, Texas for Hong Kong, Los Angeles and Abu Dhabi.",
+        "Wells Fargo, Magna Carta, Stevens Johnson syndrome",
+        "Dear Sir or Madam,\nDear Colleagues and Friends,\nHello World. How are you?",
+    ],
+)
+def test_what_is_written_like_names_and_is_none(text):
     assert people(text) == []
