@@ -771,7 +771,8 @@ def _is_shouted_name(
     small = [word for word in (before, after) if word is not None and not word.shouted]
     if any(word.key in lists.first for word in small):
         return len(piece.text) > 3 or piece.key in lists.last
-    if after in small and before is None and piece.key in lists.last:  # "SUZUKI Ichiro"
+    surname = piece.key in lists.last and len(piece.text) > 3  # "SUZUKI Ichiro", "CID Unit"
+    if after in small and before is None and surname:
         return not _is_common(piece, lists) and not _looks_common(small[-1])
     alone = context.label or context.fills_cell
     if piece.text in PARTICLES_IN_CAPITALS and after is not None:
