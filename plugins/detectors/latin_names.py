@@ -203,6 +203,7 @@ _OF_A_FAMILY = re.compile(
 )
 """A word that is a first name as well is one in front of these."""
 _AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re.V1)
+_NEXT_OF_LIST, _BEGINS_LIST = re.compile(r",\s"), re.compile(r"[:(]\s?$")
 _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
 AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
 _BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
@@ -991,6 +992,11 @@ def _joined(
             and before.start() in ends
         )
         or ((after := _AND.match(text, one[0].end)) and after.end() in starts)
+        or (
+            (after := _NEXT_OF_LIST.match(text, one[0].end))
+            and after.end() in starts
+            and _BEGINS_LIST.search(text, max(0, one[0].start - 3), one[0].start)
+        )
     ]
 
 

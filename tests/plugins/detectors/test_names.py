@@ -585,6 +585,7 @@ def test_chinese_words_in_the_same_places_that_are_no_names(text):
         # several people
         "Witnesses: {Ekwueme Odum}, {Sarah Novotna}, {Peter Thorne}",
         "Attorneys: {Xyla Qomo}, {Milo Trask}",
+        "The panel: {Ekwueme Odum}, {Anna Grell} and {Peter Thorne}",
         "Attendees: {Garcia Lopez, Maria}; {Odum, Anna}",
         "Dear {Tobias}, {Helga} and {Milan},\nDear {Tobias}/{Helga},\nHello {Helga}. How are you?",
         # capitals
