@@ -252,13 +252,13 @@ def test_what_is_still_there_with_other_white_space_is_told(run):
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 
-SPELT = {
-    "case": "ANN LEE",
-    "width": "Ａｎｎ　Ｌｅｅ",
-    "zero-width": "an\u200bn l\u2060ee",  # small, or the detector finds it
-    "zero-width space": "Ann\u200bLee",
-    "look-alikes": "Аnn Lее",
-    "all of it": "АΝΝ\u00ad ＬЕЕ",
+SPELT = {  # of a name that the detector does not know
+    "case": "XYL QOM",
+    "width": "Ｘｙｌ　Ｑｏｍ",
+    "zero-width": "xy\u200bl q\u2060om",
+    "zero-width space": "Xyl\u200bQom",
+    "look-alikes": "Хyl Qоm",
+    "all of it": "ХУL\u00ad ＱОМ",
 }
 
 
@@ -266,7 +266,7 @@ SPELT = {
 @pytest.mark.parametrize("place", ["text", "field", "name", "id"])
 def test_what_is_still_there_in_another_spelling_is_told(run, spelt, place):
     span = {"start": 0, "end": 7, "label": "PERSON"}
-    first = {"id": "1", "text": "Ann Lee met nobody.", "pii": [span]}
+    first = {"id": "1", "text": "Xyl Qom met nobody.", "pii": [span]}
     other = {"id": "2", "text": "Nothing.", "pii": []}
     if place == "id":
         first["id"] = f"case {spelt}"
