@@ -155,9 +155,7 @@ def _order(attacks: Sequence[Attack]) -> list[int]:
 
 
 def _compare_results(results: Sequence[Result]) -> list[Result]:
-    extractions = [
-        r.extraction for r in results if isinstance(r, ScoredResult) and r.extraction is not None
-    ]
+    extractions = [r.extraction for r in results if isinstance(r, ScoredResult)]
     alike = [extraction for extraction in extractions if _same_targets(extraction, extractions[0])]
     if len(extractions) < 2:
         return []

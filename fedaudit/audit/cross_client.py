@@ -14,7 +14,7 @@ from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.request import CrossClientRequest
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.extraction import multi_victim, scoring
+from fedaudit.extraction import scoring
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.query_budget import limit_plan
@@ -115,9 +115,7 @@ def attack_all(
         try:
             plan = _plan(attack, context, budget)
             matcher = matcher or _strings(target_sets.values())
-            results, notes = multi_victim.attack_victims(
-                attack, context, plan, nonempty_target_sets, matcher
-            )
+            results, notes = attack.attack_victims(context, plan, nonempty_target_sets, matcher)
         except InputError as error:  # this client's documents cannot be used; others may work
             why = str(error)
     yield view.add_scope(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+import numpy as np
+
 from fedaudit.api.abilities import Ability, why_lacking
 from fedaudit.api.engine import PrefixProbabilityRequest
 from fedaudit.api.plugin import AttackContext
@@ -145,17 +147,28 @@ def _score_strings(
     spelt = [[ids for lead in ("", *query.leads) for ids in spellings[lead]] for query in queries]
     longest = max(len(ids) for rows in spellings.values() for ids in rows)
     room = max(1, context.engine.context_length - longest)
-    groups = [
-        [(*query.prompt[-room:], *ids) for ids in rows]
-        for query, rows in zip(queries, spelt, strict=True)
-    ]
-    scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
-    sums = [
-        [sum(scored[len(scored) - len(ids) :]) for scored, ids in zip(group, rows, strict=True)]
-        for group, rows in zip(scores, spelt, strict=True)
-    ]
+    groups = [(query.prompt[-room:], ids) for query, ids in zip(queries, spelt, strict=True)]
+    sums = score_continuations(context, target, groups)
     size = len(strings)  # the tokenisations of a string are `size` apart
-    return [[_log_sum_exp(row[index::size]) for row in sums] for index in range(size)]
+    # The mean over the tokenisations, times their number: their sum.
+    return [
+        [log_mean_exp(row[index::size]) + math.log(len(row) // size) for row in sums]
+        for index in range(size)
+    ]
+
+
+def score_continuations(
+    context: AttackContext,
+    target: Target,
+    groups: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]],
+) -> list[list[float]]:
+    """Return ln p of each continuation after its prompt; `groups` are (prompt, continuations)."""
+    sequences = [[(*prompt, *ids) for ids in tails] for prompt, tails in groups]
+    scores = context.engine.score_groups(target, sequences, progress=context.progress("weighing"))
+    return [
+        [sum(row[len(row) - len(ids) :]) for row, ids in zip(rows, tails, strict=True)]
+        for rows, (_, tails) in zip(scores, groups, strict=True)
+    ]
 
 
 def _walk_strings(
@@ -169,8 +182,6 @@ def _walk_strings(
 
     Mass below NEGLIGIBLE that was not followed counts as that of every string it may spell.
     """
-    import numpy as np
-
     leads = ("", *join_leads(query.leads for query in queries))
     request = PrefixProbabilityRequest(
         prompts=[query.prompt for query in queries],
@@ -198,7 +209,3 @@ def _spellings(
     }
     tokens = iter(context.engine.tokenize([text for row in texts.values() for text in row]))
     return {lead: [t.ids for t in islice(tokens, len(row))] for lead, row in texts.items()}
-
-
-def _log_sum_exp(logs: Sequence[float]) -> float:
-    return log_mean_exp(logs) + math.log(len(logs))

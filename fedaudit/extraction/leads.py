@@ -6,14 +6,11 @@ tokenizers join a punctuation mark to the word after it, others join whole words
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    from fedaudit.api.engine import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities
 
 Leads = tuple[str, ...]
 """The leads of all occurrences behind one prompt: distinct, sorted, stripped and not empty."""
@@ -57,29 +54,20 @@ class StringsWithLeads:
             for index, string in enumerate(strings)
             for form in _forms(string, leads, sought)
         ]
-        self._owners = [index for index, _ in pairs]
-        self._all_forms = [form for _, form in pairs]
-        self.forms = tuple(dict.fromkeys(self._all_forms))
-
-    @cached_property
-    def _places(self) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
-        import numpy as np
-
+        self.forms = tuple(dict.fromkeys(form for _, form in pairs))
         columns = {form: column for column, form in enumerate(self.forms)}
-        forms = [columns[form] for form in self._all_forms]
-        return np.array(self._owners, dtype=np.int64), np.array(forms, dtype=np.int64)
+        self._owners = np.array([index for index, _ in pairs], dtype=np.int64)
+        self._columns = np.array([columns[form] for _, form in pairs], dtype=np.int64)
 
-    def add_up(self, by_form: "PrefixProbabilities") -> "PrefixProbabilities":
+    def add_up(self, by_form: PrefixProbabilities) -> PrefixProbabilities:
         """Return the probabilities of the strings, summed over the `forms` of each."""
-        import numpy as np
 
-        owners, columns = self._places
-
-        def total(values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
-            return np.bincount(owners, values[columns], minlength=self._size).clip(0, 1)
+        def total(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            sums = np.bincount(self._owners, values[self._columns], minlength=self._size)
+            return sums.clip(0, 1)
 
         drawn = np.zeros(self._size, dtype=np.int64)
-        np.add.at(drawn, owners, by_form.drawn[columns])
+        np.add.at(drawn, self._owners, by_form.drawn[self._columns])
         return replace(by_form, least=total(by_form.least), most=total(by_form.most), drawn=drawn)
 
 

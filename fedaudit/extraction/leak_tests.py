@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext
@@ -51,9 +51,8 @@ class StringProbabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakTests:
-    """The tests of the judged targets as rows of a report, and the evidence for each leak."""
+    """The tests of the judged targets as rows of a report, and how sure each leak is."""
 
-    evidence: LeakEvidence
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
     """For each extracted string, a bound on the probability that it was said by chance."""
@@ -104,16 +103,18 @@ def run_leak_tests(
         sampled=probabilities.sampled,
         donors=target_set.donors,
     )
+    known = known_counts(
+        context, target_set.known.labels, query_params.new_tokens, probabilities.known
+    )
     rows = (
         *_rows(plugin, evidence, probabilities, target_set),
         *_beyond(plugin, target_set, reach),
         *_shared_rows(plugin, target_set, leaks),
-        *_known_rows(plugin, context, target_set, query_params.new_tokens, probabilities, targets),
+        *known_rows(plugin, known, set(targets.values()), sampled=probabilities.sampled),
         *learned_rows(plugin, context, target_set, target_set.exclusive),
     )
     p = {string: evidence.string_p_value(string, label) for string, label in leak_labels.items()}
     return LeakTests(
-        evidence=evidence,
         rows=rows,
         p=p,
         false_discovery=false_discovery_rates(p, len(target_set.labels)),
@@ -154,15 +155,14 @@ def control_uplift(
 
     One is added to both counts, and one standard error to the logarithm of their ratio.
     """
-    tuned, base = defaultdict[str, float](float), defaultdict[str, float](float)
-    for string, label in controls.items():
-        tuned[label] += probabilities.tuned.get(string, 0.0)
-        base[label] += (probabilities.base or {}).get(string, 0.0)
-    return {label: _ratio(tuned[label] + 1, base[label] + 1) for label in set(controls.values())}
-
-
-def _ratio(tuned: float, base: float) -> float:
-    return tuned / base * math.exp(math.sqrt(1 / tuned + 1 / base))
+    uplift = {}
+    for label in set(controls.values()):
+        tuned, base = (
+            1 + sum(said.get(s, 0.0) for s, kind in controls.items() if kind == label)
+            for said in (probabilities.tuned, probabilities.base or {})
+        )
+        uplift[label] = tuned / base * math.exp(math.sqrt(1 / tuned + 1 / base))
+    return uplift
 
 
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
@@ -178,14 +178,12 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
     """Yield how many of the victim's own strings exceed an answer, in total and by label."""
     if not target_set.exclusive:
         return
-    missed_strings = target_set.exclusive.difference(reach)
-    missed = Counter(target_set.labels[string] for string in missed_strings)
+    missed = Counter(target_set.labels[string] for string in target_set.exclusive.difference(reach))
     labels = missed + Counter(target_set.labels[string] for string in drop_substrings(reach))
     yield skipped_targets_row(plugin, missed.total(), labels.total(), {"set": BEYOND_REACH})
     for label, count in sorted(missed.items()):
-        yield skipped_targets_row(
-            plugin, count, labels[label], {"set": BEYOND_REACH, "label": label}
-        )
+        scope = {"set": BEYOND_REACH, "label": label}
+        yield skipped_targets_row(plugin, count, labels[label], scope)
 
 
 def _shared_rows(
@@ -208,18 +206,6 @@ def _shared_rows(
                 hits=len(strings.intersection(leaks)),
                 scope={"source": NEW, **scope},
             )
-
-
-def _known_rows(
-    plugin: str,
-    context: AttackContext,
-    target_set: TargetSet,
-    new_tokens: int,
-    probabilities: StringProbabilities,
-    targets: Mapping[str, str],
-) -> Iterator[Measurement]:
-    counts = known_counts(context, target_set.known.labels, new_tokens, probabilities.known)
-    yield from known_rows(plugin, counts, set(targets.values()), sampled=probabilities.sampled)
 
 
 def known_counts(
@@ -277,12 +263,19 @@ def _rows(
     scope: dict[str, object] = {"set": EXCLUSIVE}
     if not probabilities.sampled:
         scope["estimator"] = "exact"
-    if not evidence.targets:
-        yield _unjudged_row(plugin, {"source": NEW, **scope}, target_set)
+    if not evidence.targets:  # shared strings are not a substitute
+        why = "the victim has nothing that no other member has as well"
+        if target_set.exclusive:
+            why = "what only the victim has is longer than an answer"
+        scope = {"source": NEW, **scope}
+        yield Measurement.missing(
+            why, kind="extraction", plugin=plugin, metric="coverage", scope=scope
+        )
         return
-    yield from _coverage_rows(plugin, evidence, probabilities, target_set.groups, scope)
+    labels = ("", *sorted(set(evidence.targets.values())))
+    yield from _coverage_rows(plugin, evidence, probabilities, target_set.groups, labels, scope)
     if probabilities.base is not None:
-        yield from _test_rows(plugin, evidence, scope)
+        yield from _test_rows(plugin, evidence, labels, scope)
 
 
 def _coverage_rows(
@@ -290,74 +283,11 @@ def _coverage_rows(
     evidence: LeakEvidence,
     probabilities: StringProbabilities,
     groups: Mapping[str, str],
+    labels: Sequence[str],
     common_scope: Mapping[str, object],
 ) -> Iterator[Measurement]:
     """Yield coverage of all judged targets for each source; for NEW and controls also by label."""
-    sources = _sources(evidence, probabilities)
-    for label in ("", *sorted(set(evidence.targets.values()))):
-        scope = {**common_scope, "label": label} if label else common_scope
-        for source, value in sources.items():
-            pool = evidence.controls if source == "control" else evidence.targets
-            strings = sorted(s for s, kind in pool.items() if label in ("", kind))
-            if strings and (not label or source in (NEW, "control")):
-                known_groups = groups if source != "control" else {}
-                row_scope = {"source": source, **scope}
-                counts = probabilities.counts
-                noise = counts.variance(source, strings) if counts else 0.0
-                yield _coverage(
-                    plugin, strings, value, row_scope, known_groups, evidence, noise=noise
-                )
-
-
-def _test_rows(
-    plugin: str, evidence: LeakEvidence, scope: Mapping[str, object]
-) -> Iterator[Measurement]:
-    """Yield the coverage by chance, the effective controls and the p values of the tests."""
-
-    def row(metric: str, value: float, n: int, source: str, **test: str) -> Measurement:
-        return Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric=metric,
-            value=value,
-            n=n,
-            scope={"source": source, **scope, **test},
-        )
-
-    if chances := evidence.chances:
-        yield row("chance", sum(chances.values()) / len(chances), len(chances), "base")
-    for label in sorted(set(evidence.targets.values())):
-        of_kind = [chances[s] for s, kind in evidence.targets.items() if kind == label]
-        if of_kind:
-            yield row("chance", sum(of_kind) / len(of_kind), len(of_kind), "base", label=label)
-    if evidence.controls:
-        effective = float(evidence.effective_controls())
-        yield row(EFFECTIVE_CONTROLS, effective, len(evidence.controls), "control")
-        for label, count in sorted(Counter(evidence.controls.values()).items()):
-            effective = float(evidence.effective_controls(label))
-            yield row(EFFECTIVE_CONTROLS, effective, count, "control", label=label)
-    matched, targets = evidence.matched, len(evidence.targets)
-    yield row("p_value", evidence.leak_p_value(), matched, NEW, test="leak")
-    yield row("p_value", evidence.any_string_p_value(), targets, NEW, test="string")
-    yield row("p_value", evidence.control_p_value(), matched, NEW, test="control")
-    yield row("p_value", evidence.base_p_value(), targets, NEW, test="base")
-
-
-def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSet) -> Measurement:
-    """Return a row with the reason why no target is judged; shared strings are not a substitute."""
-    if target_set.exclusive:
-        why = "what only the victim has is longer than an answer"
-    else:
-        why = "the victim has nothing that no other member has as well"
-    return Measurement.missing(
-        why, kind="extraction", plugin=plugin, metric="coverage", scope=scope
-    )
-
-
-def _sources(
-    evidence: LeakEvidence, probabilities: StringProbabilities
-) -> dict[str, Callable[[str], float]]:
-    tuned, base = probabilities.tuned, probabilities.base
+    tuned, base, counts = probabilities.tuned, probabilities.base, probabilities.counts
     sources: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
     if base is not None:
         sources["base"] = lambda s: base.get(s, 0.0)
@@ -365,30 +295,53 @@ def _sources(
         sources[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
     if evidence.controls:
         sources["control"] = lambda s: evidence.gained.get(s, 0.0)
-    return sources
+    for label in labels:
+        scope = {**common_scope, "label": label} if label else common_scope
+        for source, value in sources.items():
+            is_control = source == "control"
+            pool = evidence.controls if is_control else evidence.targets
+            strings = sorted(s for s, kind in pool.items() if label in ("", kind))
+            if not strings or (label and source not in (NEW, "control")):
+                continue
+            values = [value(string) for string in strings]
+            own_groups = ["" if is_control else groups.get(string, "") for string in strings]
+            noise = counts.variance(source, strings) if counts else 0.0
+            yield Measurement.mean(
+                share_estimate(values, own_groups, noise),
+                len(values),
+                kind="extraction",
+                plugin=plugin,
+                metric="coverage",
+                scope={"source": source, **scope},
+                hits=int(sum(values)) if evidence.sampled else None,
+            )
 
 
-def _coverage(
-    plugin: str,
-    strings: Collection[str],
-    value: Callable[[str], float],
-    scope: Mapping[str, object],
-    groups: Mapping[str, str],
-    evidence: LeakEvidence,
-    *,
-    noise: float,
-) -> Measurement:
-    values = [value(string) for string in strings]
-    estimate = share_estimate(values, [groups.get(string, "") for string in strings], noise)
-    return Measurement.mean(
-        estimate,
-        len(values),
-        kind="extraction",
-        plugin=plugin,
-        metric="coverage",
-        scope=scope,
-        hits=int(sum(values)) if evidence.sampled else None,
-    )
+def _test_rows(
+    plugin: str, evidence: LeakEvidence, labels: Sequence[str], scope: Mapping[str, object]
+) -> Iterator[Measurement]:
+    """Yield the coverage by chance, the effective controls and the p values of the tests."""
+
+    def row(metric: str, value: float, n: int, source: str, **more: str) -> Measurement:
+        row_scope = {"source": source, **scope, **{k: v for k, v in more.items() if v}}
+        return Measurement(
+            kind="extraction", plugin=plugin, metric=metric, value=value, n=n, scope=row_scope
+        )
+
+    for label in labels:
+        of_kind = [
+            evidence.chances[s] for s, kind in evidence.targets.items() if label in ("", kind)
+        ]
+        yield row("chance", sum(of_kind) / len(of_kind), len(of_kind), "base", label=label)
+    controls = Counter(evidence.controls.values())
+    for label in ("", *sorted(controls)) if controls else ():
+        effective, count = evidence.effective_controls(label), controls[label] or controls.total()
+        yield row(EFFECTIVE_CONTROLS, float(effective), count, "control", label=label)
+    matched, targets = evidence.matched, len(evidence.targets)
+    yield row("p_value", evidence.leak_p_value(), matched, NEW, test="leak")
+    yield row("p_value", evidence.any_string_p_value(), targets, NEW, test="string")
+    yield row("p_value", evidence.control_p_value(), matched, NEW, test="control")
+    yield row("p_value", evidence.base_p_value(), targets, NEW, test="base")
 
 
 def share_estimate(

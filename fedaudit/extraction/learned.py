@@ -8,13 +8,13 @@ in likelihood is as likely as not to be above a control's; a memorized string ga
 import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from fedaudit.api.abilities import why_lacking
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Measurement, Target
+from fedaudit.api.records import Measurement
 from fedaudit.api.scripts import is_spaceless
 from fedaudit.api.target_sets import EXCLUSIVE
+from fedaudit.extraction.base_likelihood import score_continuations
 from fedaudit.extraction.positive_controls import KNOWN, Place
 from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.targets import TargetSet
@@ -26,14 +26,6 @@ PREFIX = 50
 MAX_TARGETS = 60
 """The most targets of a kind that are scored, drawn at random."""
 METRIC = "gain_score"
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """A string with its prompt and the controls that are scored in the same place."""
-
-    prompt: tuple[int, ...]
-    spellings: Sequence[tuple[int, ...]]
 
 
 def learned_rows(
@@ -101,8 +93,9 @@ def gain_scores(
     ]
     if not scored:
         return []
-    tuned, base = (_log_likelihoods(context, target, scored) for target in
-                   (context.tuned, context.base))  # fmt: skip
+    tuned, base = (
+        score_continuations(context, target, scored) for target in (context.tuned, context.base)
+    )
     return [
         gain_score([t - b for t, b in zip(mine, before, strict=True)])
         for mine, before in zip(tuned, base, strict=True)
@@ -111,7 +104,8 @@ def gain_scores(
 
 def _scored(
     context: AttackContext, string: str, place: Place, controls: Sequence[str]
-) -> _Scored | None:
+) -> tuple[Sequence[int], Sequence[Sequence[int]]] | None:
+    """Return a string's prompt, and the tokens of the string and of controls in its place."""
     document = place.document.annotated((place.span,))
     occurrences = pii_occurrences(context.engine, [document], PREFIX)
     usable = [c for c in controls if c not in string and string not in c]
@@ -126,16 +120,4 @@ def _scored(
     spellings = [tokens.ids for tokens in context.engine.tokenize(texts)]
     prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
     room = context.engine.context_length - max(map(len, spellings))
-    return _Scored(prompt[-max(1, room) :], spellings)
-
-
-def _log_likelihoods(
-    context: AttackContext, target: Target, scored: Sequence[_Scored]
-) -> list[list[float]]:
-    """Return ln p of each spelling after its prompt."""
-    groups = [[(*one.prompt, *ids) for ids in one.spellings] for one in scored]
-    scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
-    return [
-        [sum(row[len(row) - len(ids) :]) for row, ids in zip(rows, one.spellings, strict=True)]
-        for rows, one in zip(scores, scored, strict=True)
-    ]
+    return prompt[-max(1, room) :], spellings

@@ -91,14 +91,12 @@ def positive_controls(context: AttackContext, kinds: Collection[str]) -> Positiv
     if context.victim is None:
         return PositiveControls()
     own = [document for document in context.attacker if not document.is_prompt]
-    places: dict[str, Place] = {}
-    owners: dict[str, set[str]] = defaultdict(set)
-    for document, string, span in _spans(own):
-        places.setdefault(string, Place(document, span))
-        owners[string].add(owner_of(document))
+    places = places_of(own)
     for documents in context.members.values():
-        for document, string, span in _spans(documents):
-            places.setdefault(string, Place(document, span))
+        places = places_of(documents) | places
+    owners: dict[str, set[str]] = defaultdict(set)
+    for document, string, _ in _spans(own):
+        owners[string].add(owner_of(document))
     labels = {s: place.span.label for s, place in places.items() if place.span.label in kinds}
     forms = {string: fold(string) for string in labels}
     absent = absent_strings(
@@ -111,7 +109,11 @@ def positive_controls(context: AttackContext, kinds: Collection[str]) -> Positiv
     chosen = [
         string
         for kind, strings in sorted(by_kind.items())
-        for string in _draw(strings, f"known {context.seed} {kind}")
+        for string in sorted(
+            random.Random(f"known {context.seed} {kind}").sample(
+                strings, min(MAX_KNOWN, len(strings))
+            )
+        )
     ]
     return PositiveControls(
         labels={string: labels[string] for string in chosen},
@@ -120,10 +122,6 @@ def positive_controls(context: AttackContext, kinds: Collection[str]) -> Positiv
         records=own,
         engine=context.engine,
     )
-
-
-def _draw(strings: Sequence[str], seed: str) -> list[str]:
-    return sorted(random.Random(seed).sample(strings, min(MAX_KNOWN, len(strings))))
 
 
 def _spans(documents: Iterable[Document]) -> Iterable[tuple[Document, str, PiiSpan]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
 from fedaudit.api.abilities import Ability, decoding_abilities
-from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Finding, Measurement, SamplingParams, Target
 from fedaudit.api.target_sets import ALL, UNASKED
@@ -22,13 +22,13 @@ from fedaudit.extraction.candidates import ranking
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import run_leak_tests, skipped_targets_row
+from fedaudit.extraction.leak_tests import skipped_targets_row
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence, document_parts
-from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams
 from fedaudit.extraction.scoring import ExtractionResult, HitCounter, ScoredResult, coverage_rows
-from fedaudit.extraction.targets import TargetSet, build_target_set
+from fedaudit.extraction.targets import TargetSet, build_target_set, check_labels
 from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.extraction import Disjointness
 
@@ -57,7 +57,15 @@ def describe_prompts(
         return result
     queries = {n: query for before, query in plan.numbered() if (n := before + 1) in numbers}
     texts = masked_prompts(context, {query.prompt for query in queries.values()}, documents)
-    prompts = {number: _describe(number, query, texts) for number, query in queries.items()}
+    prompts = {
+        number: {
+            "number": number,
+            "tokens": len(query.prompt),
+            "before": sorted({label for label, _ in query.kinds if label}),
+            **({"text": text} if (text := texts.get(query.prompt)) else {}),
+        }
+        for number, query in queries.items()
+    }
     findings = tuple(
         replace(
             finding,
@@ -74,17 +82,6 @@ def describe_prompts(
 def _number(finding: Finding) -> int:
     number = finding.evidence.get("prompt")
     return number if isinstance(number, int) else 0
-
-
-def _describe(number: int, query: Query, texts: Mapping[Prompt, str]) -> dict[str, object]:
-    kinds = sorted({label for label, _ in query.kinds if label})
-    text = texts.get(query.prompt)
-    return {
-        "number": number,
-        "tokens": len(query.prompt),
-        "before": kinds,
-        **({"text": text} if text else {}),
-    }
 
 
 def masked_prompts(
@@ -272,10 +269,7 @@ class PrefixAttack(Attack):
         """Return `context` with PII of the chosen kinds; raises UsageError for one no one has."""
         if not self.labels:
             return context
-        documents = (*context.attacker, *(context.victim or ()))
-        present = {span.label for document in documents for span in document.pii or ()}
-        if missing := set(self.labels) - present:
-            raise unknown_name_error("kind of PII in the data", min(missing), present)
+        check_labels(self.labels, (*context.attacker, *(context.victim or ())))
         return replace(
             context,
             attacker=[self._of_kind(document) for document in context.attacker],
@@ -318,6 +312,27 @@ class PrefixAttack(Attack):
             for label, count in sorted(counts.items())
         )
 
+    def attack_victims(
+        self,
+        context: AttackContext,
+        plan: QueryPlan,
+        target_sets: Mapping[str, TargetSet],
+        matcher: TargetMatcher,
+    ) -> tuple[dict[str, Result], tuple[str, ...]]:
+        """Ask both models all queries of the plan once; return each victim's result, and notes.
+
+        An empty plan gives no results, not even zeros. `matcher` holds the strings that are looked
+        for in answers: those of these victims and perhaps of others.
+        """
+        if not plan.size:
+            return {}, plan.notes
+        context, notes = self.prepare(context)
+        results = self._score_victims(context, plan, target_sets, matcher, sweeps=False)
+        return {
+            victim: self.describe_prompts(result, context, plan)
+            for victim, result in results.items()
+        }, (*plan.notes, *notes)
+
     def _result(self, context: AttackContext, plan: QueryPlan) -> Result:
         target_set = None if context.victim is None else self.target_set(context)
         if target_set is not None and not target_set.labels:
@@ -334,60 +349,62 @@ class PrefixAttack(Attack):
         return ranking.rank_answers(self.name, context, answers, queries, comparable=not self.tunes)
 
     def _hits(self, context: AttackContext, plan: QueryPlan, target_set: TargetSet) -> Result:
-        if self.estimator == "exact":
-            by_victim = exact.estimate_victims(
-                self.name,
-                context,
-                plan,
-                {"": target_set},
-                self.query_params,
-                threshold=self.threshold,
-                sweeps=self.sweeps,
-            )
-            return by_victim[""]
-        extraction = ExtractionResult(
-            plugin=self.name,
-            target_set=target_set,
-            tuned=self._count_hits(context, context.tuned, plan, target_set),
-            base=self._count_hits(context, context.base, plan, target_set)
-            if context.base
-            else None,
-            size=plan.size,
-            samples=self.samples,
-            greedy=not self.temperature,
-        )
-        probabilities = extraction.string_probabilities()
-        result = scoring.score_extraction(
-            extraction,
-            run_leak_tests(self.name, context, plan, target_set, self.query_params, probabilities),
-        )
-        swept = tuple(rows(extraction)) if self.sweeps else ()
-        people = persons.sampled_rows(extraction)
+        matcher = TargetMatcher(target_set.searched)
+        [result] = self._score_victims(
+            context, plan, {"": target_set}, matcher, sweeps=self.sweeps
+        ).values()
+        if not isinstance(result, ScoredResult):
+            return result
+        swept = rows(result.extraction) if self.sweeps else ()
+        people = persons.sampled_rows(result.extraction)
         result = replace(result, measurements=(*result.measurements, *swept, *people))
-        return self._against_counterfactual(context, plan, extraction, result)
+        if context.counterfactual is None:
+            return result
+        [without] = self._count_hits(
+            context, context.counterfactual, plan, {"": target_set}, matcher
+        ).values()
+        chances = counterfactual.sampled_chances(result.extraction, without.counts, context.without)
+        return counterfactual.with_counterfactual(result, chances)
 
-    def _against_counterfactual(
+    def _score_victims(
         self,
         context: AttackContext,
         plan: QueryPlan,
-        extraction: ExtractionResult,
-        result: ScoredResult,
-    ) -> Result:
-        """Return a result compared with the model without the victim, where there is one."""
-        if context.counterfactual is None:
-            return result
-        target_set, estimate = extraction.target_set, counterfactual.drawn_chances
-        counterfactual_hits = self._count_hits(context, context.counterfactual, plan, target_set)
-        chances = counterfactual.StringChances(
-            plugin=self.name,
-            target_set=target_set,
-            without=context.without,
-            tuned=estimate(extraction.tuned.counts, target_set.labels),
-            counterfactual=estimate(counterfactual_hits.counts, target_set.labels),
-            base=estimate(extraction.base.counts, target_set.labels) if extraction.base else None,
-            control={s: float(extraction.tuned.counts[s] > 0) for s in target_set.controls},
+        target_sets: Mapping[str, TargetSet],
+        matcher: TargetMatcher,
+        *,
+        sweeps: bool,
+    ) -> dict[str, Result]:
+        """Return each victim's result, by name; each model is asked once."""
+        if self.estimator == "exact":
+            return exact.estimate_victims(
+                self.name,
+                context,
+                plan,
+                target_sets,
+                self.query_params,
+                threshold=self.threshold,
+                sweeps=sweeps,
+            )
+        tuned = self._count_hits(context, context.tuned, plan, target_sets, matcher)
+        base = (
+            self._count_hits(context, context.base, plan, target_sets, matcher)
+            if context.base
+            else {}
         )
-        return counterfactual.with_counterfactual(result, chances)
+        results: dict[str, Result] = {}
+        for victim, target_set in target_sets.items():
+            extraction = ExtractionResult(
+                plugin=self.name,
+                target_set=target_set,
+                tuned=tuned[victim],
+                base=base.get(victim),
+                size=plan.size,
+                samples=self.samples,
+                greedy=not self.temperature,
+            )
+            results[victim] = scoring.score_extraction(extraction, context, plan, self.query_params)
+        return results
 
     def target_set(self, context: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
@@ -395,11 +412,18 @@ class PrefixAttack(Attack):
         return build_target_set(context, self.disjoint, most=most)
 
     def _count_hits(
-        self, context: AttackContext, target: Target, plan: QueryPlan, target_set: TargetSet
-    ) -> HitCounter:
-        matcher = TargetMatcher(target_set.searched)
-        answers = sampling.ask_plan(context, target, plan, self.query_params, matcher)
-        return HitCounter(target_set, self.samples).update(answers)
+        self,
+        context: AttackContext,
+        target: Target,
+        plan: QueryPlan,
+        target_sets: Mapping[str, TargetSet],
+        matcher: TargetMatcher,
+    ) -> dict[str, HitCounter]:
+        counters = {victim: HitCounter(one, self.samples) for victim, one in target_sets.items()}
+        for answer in sampling.ask_plan(context, target, plan, self.query_params, matcher):
+            for counter in counters.values():
+                counter.update((answer,))
+        return counters
 
     def _of_kind(self, document: Document) -> Document:
         if document.pii is None:

@@ -84,15 +84,10 @@ def ask_once(plan: QueryPlan) -> QueryPlan:
     )
 
 
-def every_query(_: Query) -> bool:
-    """Accept every query."""
-    return True
-
-
 def query_chunks(
     plan: QueryPlan,
     chunk_size: Callable[[int], int],
-    predicate: Callable[[Query], bool] = every_query,
+    predicate: Callable[[Query], bool],
 ) -> Iterator[Sequence[tuple[int, Query]]]:
     """Yield the numbered queries of a plan for which `predicate` holds, in chunks.
 

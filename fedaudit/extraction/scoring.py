@@ -8,15 +8,24 @@ from functools import partial
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
 from fedaudit.api.target_sets import ALL
-from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, share_estimate
+from fedaudit.extraction.findings import numbered, revealed
+from fedaudit.extraction.leak_tests import (
+    LeakTests,
+    StringProbabilities,
+    run_leak_tests,
+    share_estimate,
+)
 from fedaudit.extraction.matcher import StrictMatcher, split_reduced
 from fedaudit.extraction.query_budget import ScatteredQuery
-from fedaudit.extraction.sampling import Answer
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.sampling import Answer, QueryParams
 from fedaudit.extraction.sampling_noise import AnswerCounts
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.budget_sweep import BudgetCurve
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.metrics.intervals import Estimate
+
+NO_BASE = "The target has no base to compare with: what the base knew is not removed."
 
 
 class HitCounter:
@@ -123,25 +132,39 @@ class ExtractionResult:
 class ScoredResult(Result):
     """A result together with the extraction, which knows what each budget found."""
 
-    extraction: ExtractionResult | None = field(default=None, repr=False, compare=False)
+    extraction: ExtractionResult = field(repr=False, compare=False)
 
 
 def score_extraction(
-    extraction: ExtractionResult, leak_tests: LeakTests | None = None
+    extraction: ExtractionResult, context: AttackContext, plan: QueryPlan, query_params: QueryParams
 ) -> ScoredResult:
     """Return coverage, efficiency, VxPII, label distribution, and a finding per leaked string."""
+    target_set = extraction.target_set
+    leak_tests = run_leak_tests(
+        extraction.plugin,
+        context,
+        plan,
+        target_set,
+        query_params,
+        extraction.string_probabilities(),
+    )
+    findings = _findings(extraction, leak_tests)
+    dropped = len(target_set.labels) - len(target_set.disjoint)
+    limits = [
+        f"{extraction.plugin}: {len(target_set.labels)} victim-exclusive strings; {dropped} of "
+        "them are left out of the prefix-disjoint set."
+    ]
+    if extraction.base is None:
+        limits.append(NO_BASE)
     return ScoredResult(
         measurements=(
             *_rows(extraction),
             *_label_rows(extraction),
             *(leak_tests.rows if leak_tests else ()),
         ),
-        findings=_findings(extraction, leak_tests),
-        limits=_limits(extraction),
-        revealed=tuple(
-            {"id": name, "label": extraction.target_set.labels[string], "text": string}
-            for name, string in _numbered_strings(extraction)
-        ),
+        findings=findings,
+        limits=tuple(limits),
+        revealed=revealed(findings),
         extraction=extraction,
     )
 
@@ -204,9 +227,16 @@ def coverage_rows(
             scope={"source": source, **scope},
             hits=hits[source],
         )
-        groups = {} if is_control else target_set.groups
+        strings = sorted(pool)
+        groups = ["" if is_control else target_set.groups.get(s, "") for s in strings]
+        values = [float(string in found[source]) for string in strings]
         noise = counts.variance(source, pool) if counts else 0.0
-        coverage, efficiency = _estimates(found[source], pool, groups, queries, noise)
+        coverage = share_estimate(values, groups, noise)
+        # The interval of the efficiency, EF = VxPII / Q, is the coverage's, in units of queries.
+        per_query = len(pool) / queries
+        efficiency = Estimate(
+            sum(values) / queries, coverage.low * per_query, coverage.high * per_query
+        )
         rows += [
             row(
                 coverage,
@@ -218,27 +248,6 @@ def coverage_rows(
             row(efficiency, queries, metric="efficiency"),
         ]
     return rows
-
-
-def _estimates(
-    found: Collection[str],
-    pool: Collection[str],
-    groups: Mapping[str, str],
-    queries: int,
-    noise: float,
-) -> tuple[Estimate, Estimate]:
-    """Return the coverage of a pool of strings, and the efficiency, EF = VxPII / Q.
-
-    The interval of the efficiency is the coverage's, in units of queries.
-    """
-    strings = sorted(pool)
-    values = [float(string in found) for string in strings]
-    coverage = share_estimate(values, [groups.get(string, "") for string in strings], noise)
-    per_query = len(strings) / queries
-    efficiency = Estimate(
-        sum(values) / queries, coverage.low * per_query, coverage.high * per_query
-    )
-    return coverage, efficiency
 
 
 def _rows(extraction: ExtractionResult) -> Iterator[Measurement]:
@@ -268,44 +277,42 @@ def _label_rows(extraction: ExtractionResult) -> Iterator[Measurement]:
                 yield row
 
 
-def _numbered_strings(extraction: ExtractionResult) -> list[tuple[str, str]]:
-    """Return (finding id, string) of every extracted string, the most certain first."""
-    base, counts = _base(extraction), extraction.tuned.counts
-    hits = counts.keys() & extraction.target_set.labels.keys()
-    order = sorted(hits, key=lambda s: (s in base, -counts[s], s))
-    return [(f"{extraction.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
-
-
-def _base(extraction: ExtractionResult) -> Mapping[str, int]:
-    return extraction.base.counts if extraction.base else {}
-
-
 def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tuple[Finding, ...]:
     """Return a finding per string, the more severe the surer it is that training is the cause.
 
-    The evidence holds the plain string under "text": the report masks it before anyone sees it.
+    The most certain come first; what the base says, too, is of low severity. The evidence holds the
+    plain string under "text": the report masks it before anyone sees it.
     """
-    base, target_set = _base(extraction), extraction.target_set
-    prompts, controls = extraction.tuned.prompts, _controls_drawn(extraction)
+    target_set, tuned = extraction.target_set, extraction.tuned
+    base: Mapping[str, int] = extraction.base.counts if extraction.base else {}
+    controls = _controls_drawn(extraction)
+
+    def severity(string: str) -> Severity:
+        if leak_tests is None or string in base:
+            return "low"
+        return leak_tests.severity(string, target_set.members.get(string, 0))
+
+    hits = tuned.counts.keys() & target_set.labels.keys()
+    order = sorted(hits, key=lambda s: (s in base, -tuned.counts[s], s))
     return tuple(
         Finding(
             id=name,
-            severity=_severity(extraction, leak_tests, string),
+            severity=severity(string),
             label=target_set.labels[string],
             measurement=f"{extraction.plugin} coverage",
             evidence={
                 "text": string,
-                "outputs": extraction.tuned.counts[string],
-                "whole_words": extraction.tuned.strict[string],
+                "outputs": tuned.counts[string],
+                "whole_words": tuned.strict[string],
                 "outputs_of_base": base.get(string, 0) if extraction.base else None,
                 "p_value": leak_tests.p.get(string) if leak_tests else None,
                 "documents": target_set.documents.get(string),
                 "other_members": target_set.members.get(string, 0),
-                "prompt": prompts[string],
+                "prompt": tuned.prompts[string],
                 **controls.get(target_set.labels[string], {}),
             },
         )
-        for name, string in _numbered_strings(extraction)
+        for name, string in numbered(extraction.plugin, order)
     )
 
 
@@ -317,22 +324,3 @@ def _controls_drawn(extraction: ExtractionResult) -> dict[str, dict[str, int]]:
         label: {"controls": count, "controls_drawn": drawn[label]}
         for label, count in Counter(controls.values()).items()
     }
-
-
-def _severity(extraction: ExtractionResult, leak_tests: LeakTests | None, string: str) -> Severity:
-    """Return how severe a leak is: low if the base says the string, too."""
-    if leak_tests is None or string in _base(extraction):
-        return "low"
-    return leak_tests.severity(string, extraction.target_set.members.get(string, 0))
-
-
-def _limits(extraction: ExtractionResult) -> tuple[str, ...]:
-    labels = extraction.target_set.labels
-    dropped = len(labels) - len(extraction.target_set.disjoint)
-    limits = [
-        f"{extraction.plugin}: {len(labels)} victim-exclusive strings; {dropped} of them are left "
-        "out of the prefix-disjoint set."
-    ]
-    if extraction.base is None:
-        limits.append("The target has no base to compare with: what the base knew is not removed.")
-    return tuple(limits)

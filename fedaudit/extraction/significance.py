@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedaudit.extraction.recombination import shape_signature, split_pieces
 from fedaudit.metrics import surprisal
@@ -21,10 +22,6 @@ from fedaudit.metrics.significance import (
     permutation_p_value,
     stratified_p_value,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 WIDTH = 4.0
 """Width of a stratum in nats of ln p under the base: strings in one stratum count as alike."""
@@ -75,7 +72,8 @@ class LeakEvidence:
         strata: dict[StratumKey, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for side, strings in enumerate((self.targets, self.controls)):
             for string, label in sorted(strings.items()):
-                strata[label, self._step(string)][side].append(string)
+                step = math.floor(self._likely(string) / WIDTH)
+                strata[label, step][side].append(string)
         return {stratum: sides for stratum, sides in sorted(strata.items()) if all(sides)}
 
     @property
@@ -104,12 +102,18 @@ class LeakEvidence:
     def control_p_value(self) -> float:
         """Return the p value of the targets against the controls, strings that no member has."""
         if self.sampled:
-            return stratified_p_value([self._stratum(*sides) for sides in self.strata.values()])
-        values = [
-            (self._gains(targets), self._gains(controls))
-            for targets, controls in self.strata.values()
-        ]
-        return permutation_p_value(values, seed=self.seed)
+
+            def hits(strings: Sequence[str]) -> int:
+                return sum(self.gained.get(s, 0.0) > 0 for s in strings)
+
+            return stratified_p_value(
+                [Stratum(hits(t), len(t), hits(c), len(c)) for t, c in self.strata.values()]
+            )
+        gains = (
+            [np.array([self.gained.get(s, 0.0) for s in side], dtype=np.float64) for side in sides]
+            for sides in self.strata.values()
+        )
+        return permutation_p_value([(t, c) for t, c in gains], seed=self.seed)
 
     def base_p_value(self) -> float:
         """Return the p value of the targets against the base, which says each by its `chances`."""
@@ -164,21 +168,8 @@ class LeakEvidence:
         """Return the judged targets that the tuned model, but not the base, probably says."""
         return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
-    def _stratum(self, targets: Sequence[str], controls: Sequence[str]) -> Stratum:
-        hits = sum(self.gained.get(s, 0.0) > 0 for s in targets)
-        control = sum(self.gained.get(s, 0.0) > 0 for s in controls)
-        return Stratum(hits, len(targets), control, len(controls))
-
-    def _gains(self, strings: Sequence[str]) -> "npt.NDArray[np.float64]":
-        import numpy as np
-
-        return np.array([self.gained.get(s, 0.0) for s in strings], dtype=np.float64)
-
     def _likely(self, string: str) -> float:
         return self.likelihood.get(string, 0.0)
-
-    def _step(self, string: str) -> int:
-        return math.floor(self._likely(string) / WIDTH)
 
 
 def guess_of_digits(string: str, donors: Sequence[str]) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 from fedaudit.api.target_sets import ALL, DISJOINT
@@ -91,15 +92,8 @@ def build_target_set(
 ) -> TargetSet:
     """Return the victim's exclusive PII, and about `most` strings that no member has."""
     labels, victim = exclusive_targets(context), context.victim or ()
-    everybody = (context.attacker, victim, *context.members.values())
-    texts = [document.text for documents in everybody for document in documents]
-    donors = strings_by_label(document for documents in everybody for document in documents)
-    real_controls = {
-        s.strip(): label for d in context.control for s, label in d.strings() if s.strip()
-    }
-    controls = sample_controls(
-        labels, texts, seed=context.seed, donors=donors, real_controls=real_controls, most=most
-    )
+    donors = strings_by_label(known_documents(context))
+    controls = control_strings(context, labels, donors=donors, most=most)
     shared = _strings_of_members(labels, context.members)
     forms = spellings(labels)
     free = absent_strings(forms, [fold(document.text) for document in context.attacker])
@@ -108,11 +102,44 @@ def build_target_set(
         labels,
         disjoint=disjoint,
         alone=alone(forms, free, shared),
-        controls=dict(controls),
+        controls=controls,
         shared=shared,
         donors=donors,
         known=positive_controls(context, set(labels.values())),
     )
+
+
+def known_documents(context: AttackContext) -> list[Document]:
+    """Return the documents of the attacker, the victim and the other members."""
+    everybody = (context.attacker, context.victim or (), *context.members.values())
+    return [document for documents in everybody for document in documents]
+
+
+def control_strings(
+    context: AttackContext,
+    targets: Mapping[str, str],
+    *,
+    donors: Mapping[str, Sequence[str]] | None = None,
+    most: int = CONTROLS,
+) -> dict[str, str]:
+    """Return about `most` strings of the kinds of `targets` that no member has, with labels.
+
+    `donors` are further strings of each kind, which supply pieces.
+    """
+    real = {s.strip(): label for d in context.control for s, label in d.strings() if s.strip()}
+    corpus = [document.text for document in known_documents(context)]
+    return dict(
+        sample_controls(
+            targets, corpus, seed=context.seed, donors=donors, real_controls=real, most=most
+        )
+    )
+
+
+def check_labels(labels: Collection[str], documents: Iterable[Document]) -> None:
+    """Raise UsageError for a label that was asked for and that no PII of the documents has."""
+    present = {span.label for document in documents for span in document.pii or ()}
+    if missing := set(labels) - present:
+        raise unknown_name_error("kind of PII in the data", min(missing), present)
 
 
 def describe_targets(

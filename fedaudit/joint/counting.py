@@ -21,7 +21,7 @@ from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.records import reading_caveats
 from fedaudit.audit.run import Audit, AuditPipeline, AuditResults, Tell, Watcher
 from fedaudit.extraction import scoring
-from fedaudit.extraction.leak_tests import known_rows, run_leak_tests
+from fedaudit.extraction.leak_tests import known_rows
 from fedaudit.extraction.positive_controls import PositiveControls
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.scoring import ExtractionResult, HitCounter
@@ -162,11 +162,7 @@ class CountingPipeline(AuditPipeline[JointInputs]):
             samples=attack.samples,
             greedy=not attack.temperature,
         )
-        probabilities = extraction.string_probabilities()
-        tests = run_leak_tests(
-            attack.name, victim_context, plan, target_set, attack.query_params, probabilities
-        )
-        scored = scoring.score_extraction(extraction, tests)
+        scored = scoring.score_extraction(extraction, victim_context, plan, attack.query_params)
         kinds = set(target_set.labels.values())
         counts = {label: count for label, count in one.known.items() if label in kinds}
         known = known_rows(

@@ -148,8 +148,8 @@ def test_an_answer_that_gives_a_string_begins_with_one_form_of_it(strings, lead,
     """The exact estimator adds up the forms: there must not be two, nor one too many."""
     made, leads = sorted(strings), (lead,)
     led = StringsWithLeads(made, leads)
-    forms = {s: [led.forms[c] for o, c in zip(*led._places, strict=True) if made[o] == s]
-             for s in made}  # fmt: skip
+    pairs = list(zip(led._owners, led._columns, strict=True))
+    forms = {s: [led.forms[c] for owner, c in pairs if made[owner] == s] for s in made}
     begun = split_reduced(TargetMatcher(made).reduce(text, leads))[0]
     for string in made:
         count = sum(text.lstrip().startswith(form) for form in forms[string])

@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document, Finding, Measurement
@@ -27,6 +28,7 @@ from fedaudit.extraction.candidates.observations import (
 )
 from fedaudit.extraction.candidates.origins import AttackerTexts, Prompt, foreign_prompts
 from fedaudit.extraction.candidates.support import Support, measure_support
+from fedaudit.extraction.findings import numbered, revealed
 from fedaudit.extraction.sampling import Answer
 from fedaudit.metrics.calibration import (
     DRAWS,
@@ -37,11 +39,6 @@ from fedaudit.metrics.calibration import (
 )
 from fedaudit.metrics.intervals import Estimate
 from fedaudit.pii.shape import Form, form, is_broken
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -56,20 +53,15 @@ def well_formed(
     digits whose words all occur outside of PII in the attacker's texts, as in a template.
     """
     forms, used = _forms(documents), _vocabulary(documents)
-    return {
-        (text, label): observation
-        for (text, label), observation in candidates.items()
-        if _has_form(text, forms.get(label)) and not _is_template(text, used)
-    }
 
+    def is_likely(text: str, label: str) -> bool:
+        expected, words = forms.get(label), _WORD.findall(text)
+        has_form = expected.matches(text) if expected else not is_broken(text)
+        return has_form and not (
+            words and not any(map(str.isdigit, text)) and used.issuperset(words)
+        )
 
-def _has_form(text: str, expected_form: Form | None) -> bool:
-    return not is_broken(text) if expected_form is None else expected_form.matches(text)
-
-
-def _is_template(text: str, used: frozenset[str]) -> bool:
-    words = _WORD.findall(text)
-    return bool(words) and not any(map(str.isdigit, text)) and used.issuperset(words)
+    return {key: observation for key, observation in candidates.items() if is_likely(*key)}
 
 
 def _forms(documents: Sequence[Document]) -> dict[str, Form]:
@@ -163,8 +155,6 @@ class Confidence:
         its mean: the labelled strings are resampled, and each candidate is then drawn as true or
         false with its probability.
         """
-        import numpy as np
-
         most = candidates[: max(tops, default=0)]
         means = np.array([self.probability(one) for one in most], dtype=np.float64)
         draws = np.empty((DRAWS, len(most)))
@@ -176,8 +166,12 @@ class Confidence:
                 seed=seed + number,
             )
         luck = np.random.default_rng(seed).random(draws.shape) < draws
-        shares = {top: luck[:, :top].mean(axis=1) for top in tops}
-        return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
+        estimates = []
+        for top in tops:
+            value, share = float(means[:top].mean()), luck[:, :top].mean(axis=1)
+            low, high = (float(x) for x in np.quantile(share, (0.025, 0.975)))
+            estimates.append(Estimate(value, min(value, low), max(value, high)))
+        return estimates
 
 
 def fit_confidence(
@@ -198,13 +192,11 @@ def fit_confidence(
     for strings, truth in ((own_strings, True), (slips, False)):
         for (text, label), support in sorted(strings.items()):
             rows[label].append((support.score, truth, first_word(text)))
-    kinds = {label: _kind(group) for label, group in sorted(rows.items())}
+    kinds = {}
+    for label, group in sorted(rows.items()):
+        scores, truths, words = zip(*group, strict=True)
+        kinds[label] = KindConfidence(LabelledScores(scores, truths, words))
     return Confidence(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
-
-
-def _kind(rows: Sequence[tuple[float, bool, str]]) -> KindConfidence:
-    scores, truths, groups = zip(*rows, strict=True)
-    return KindConfidence(LabelledScores(tuple(scores), tuple(truths), tuple(groups)))
 
 
 def _lacking(kinds: Mapping[str, KindConfidence]) -> str:
@@ -221,16 +213,10 @@ def _lacking(kinds: Mapping[str, KindConfidence]) -> str:
     )
 
 
-def _estimate(value: float, shares: "npt.NDArray[np.float64]") -> Estimate:
-    import numpy as np
-
-    low, high = (float(x) for x in np.quantile(shares, (0.025, 0.975)))
-    return Estimate(value, min(value, low), max(value, high))
-
-
 MAX_FINDINGS = 100
 SCORED = 2000
 """The number of candidates that are scored; the others were drawn too seldom to matter."""
+SCOPE = {"source": "tuned", "set": "all"}
 TOPS = (10, 20, 50)
 """The values of k for which the precision of the first k candidates is estimated."""
 
@@ -277,15 +263,43 @@ def rank_answers(
     """
     draws = observe(context, answers)
     candidates, confidence = rank_candidates(context, draws, comparable=comparable)
-    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(candidates[:MAX_FINDINGS], 1)]
+    findings = tuple(
+        Finding(
+            id=name,
+            severity="unverified",
+            label=candidate.label,
+            measurement=f"{plugin} candidates",
+            evidence={
+                "text": candidate.text,
+                "belief": candidate.belief,
+                "gain": candidate.support.gain,
+                "outputs": candidate.outputs,
+                "prefixes": candidate.prompts,
+            },
+        )
+        for name, candidate in numbered(plugin, candidates[:MAX_FINDINGS])
+    )
     return Result(
         measurements=(
-            *_rows(plugin, queries),
+            Measurement.missing(
+                "no --victim: the auditor does not have the truth to compare with",
+                kind="extraction",
+                plugin=plugin,
+                metric="coverage",
+                scope=SCOPE,
+            ),
+            Measurement(
+                kind="extraction",
+                plugin=plugin,
+                metric="queries",
+                value=float(queries),
+                scope=SCOPE,
+            ),
             *_precision(plugin, candidates, confidence, context.seed),
         ),
-        findings=tuple(_finding(plugin, name, c) for name, c in named),
+        findings=findings,
         limits=tuple(_limits(draws, candidates, confidence)),
-        revealed=tuple({"id": name, "label": c.label, "text": c.text} for name, c in named),
+        revealed=revealed(findings),
     )
 
 
@@ -306,37 +320,24 @@ def rank_candidates(
     scored = measure_support(context, draws.prompts, chosen | own_strings, behind)
     scored = {key: support for key, support in scored.items() if support.is_likelier}
     other_strings = {key: support for key, support in scored.items() if key in chosen}
-    confidence = _belief(
-        context, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
-    )
-    keys = sorted(other_strings)
+    if context.base is None or not comparable:
+        confidence = Confidence(reason=NO_BASE if comparable else NO_COPY)
+    else:
+        own_support = {key: support for key, support in scored.items() if key in own_strings}
+        all_own = {pair for document in context.attacker for pair in document.strings()}
+        confidence = fit_confidence(own_support, other_strings, all_own)
     candidates = [
         Candidate(
             *key,
             chosen[key].outputs,
             chosen[key].prompts,
-            scored[key],
-            confidence.probability((key[1], scored[key].score)),
+            support,
+            confidence.probability((key[1], support.score)),
         )
-        for key in keys
+        for key, support in other_strings.items()
     ]
-    return list(distinct_strings(sorted(candidates, key=_rank))), confidence
-
-
-def _rank(candidate: Candidate) -> tuple[float, float, str, str]:
-    return -(candidate.belief or 0.0), -candidate.support.score, candidate.text, candidate.label
-
-
-def _belief(
-    context: AttackContext,
-    own_strings: Mapping[Key, Support],
-    other_strings: Mapping[Key, Support],
-    comparable: bool,
-) -> Confidence:
-    if context.base is None or not comparable:
-        return Confidence(reason=NO_BASE if comparable else NO_COPY)
-    strings = {pair for document in context.attacker for pair in document.strings()}
-    return fit_confidence(own_strings, other_strings, strings)
+    candidates.sort(key=lambda c: (-(c.belief or 0.0), -c.support.score, c.text, c.label))
+    return list(distinct_strings(candidates)), confidence
 
 
 def _own_strings_elsewhere(
@@ -378,59 +379,34 @@ def distinct_strings(order: Iterable[Candidate]) -> Iterator[Candidate]:
         forms.add(number_variants(text))
 
 
-def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
-    scope = {"source": "tuned", "set": "all"}
-    yield Measurement.missing(
-        "no --victim: the auditor does not have the truth to compare with",
-        kind="extraction",
-        plugin=plugin,
-        metric="coverage",
-        scope=scope,
-    )
-    yield Measurement(
-        kind="extraction", plugin=plugin, metric="queries", value=float(queries), scope=scope
-    )
-
-
 def _precision(
     plugin: str, candidates: Sequence[Candidate], confidence: Confidence, seed: int
 ) -> Iterator[Measurement]:
     """Yield the expected precision of the first findings, of all kinds and of each kind."""
     believed = [c for c in candidates[:MAX_FINDINGS] if c.belief is not None]
-    yield from _tops(plugin, believed, confidence, seed, {})
-    for label in sorted({c.label for c in believed}):
-        if len(group := [c for c in believed if c.label == label]) >= min(TOPS):
-            yield from _tops(plugin, group, confidence, seed, {"label": label})
-
-
-def _tops(
-    plugin: str,
-    candidates: Sequence[Candidate],
-    confidence: Confidence,
-    seed: int,
-    scope: Mapping[str, object],
-) -> Iterator[Measurement]:
-    tops = [top for top in TOPS if top <= len(candidates)]
-    reason = (
-        confidence.reason
-        or (not tops and f"only {len(candidates)} candidates are of kinds with a calibration")
-        or ""
-    )
-    scored = [(c.label, c.support.score) for c in candidates]
-    nothing: list[Estimate | None] = [None]
-    estimates = nothing if reason else confidence.precision(scored, tops, seed=seed)
-    for top, estimate in zip(TOPS, estimates, strict=False):
-        yield Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric="precision",
-            value=estimate.value if estimate else None,
-            low=estimate.low if estimate else None,
-            high=estimate.high if estimate else None,
-            n=top,
-            reason=reason,
-            scope={"source": "tuned", "set": "all", "top": top, **scope},
-        )
+    for label in ("", *sorted({c.label for c in believed})):
+        group = [(c.label, c.support.score) for c in believed if label in ("", c.label)]
+        tops = [top for top in TOPS if top <= len(group)]
+        reason = confidence.reason
+        if not tops and not reason:
+            reason = f"only {len(group)} candidates are of kinds with a calibration"
+        if label and not tops:
+            continue
+        estimates: Sequence[Estimate | None] = [None]
+        if not reason:
+            estimates = confidence.precision(group, tops, seed=seed)
+        for top, estimate in zip(TOPS, estimates, strict=False):
+            yield Measurement(
+                kind="extraction",
+                plugin=plugin,
+                metric="precision",
+                value=estimate.value if estimate else None,
+                low=estimate.low if estimate else None,
+                high=estimate.high if estimate else None,
+                n=top,
+                reason=reason,
+                scope={**SCOPE, "top": top, **({"label": label} if label else {})},
+            )
 
 
 def _limits(
@@ -446,20 +422,4 @@ def _limits(
     yield (
         f"{len(draws.new_strings):,} different strings were drawn, {len(pool):,} of them are "
         f"candidates and the first {min(len(pool), MAX_FINDINGS)} of those are findings."
-    )
-
-
-def _finding(plugin: str, name: str, candidate: Candidate) -> Finding:
-    return Finding(
-        id=name,
-        severity="unverified",
-        label=candidate.label,
-        measurement=f"{plugin} candidates",
-        evidence={
-            "text": candidate.text,
-            "belief": candidate.belief,
-            "gain": candidate.support.gain,
-            "outputs": candidate.outputs,
-            "prefixes": candidate.prompts,
-        },
     )

@@ -5,25 +5,25 @@ target. The probabilities of missing a target multiply over prefixes and samples
 expected result for any number of samples. docs/exact.md has the formulas.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.api.records import Finding, Severity
+from fedaudit.api.records import Finding, Target
 from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.exact import measurements
 from fedaudit.extraction.exact.expected_coverage import log_missed, string_chances
 from fedaudit.extraction.exact.measurements import PROBABILITIES
 from fedaudit.extraction.exact.sources import ExactSources
-from fedaudit.extraction.exact.walk import WalkResult, walk_prefixes
+from fedaudit.extraction.exact.walk import WalkedPrefixes, walk_prefixes
+from fedaudit.extraction.findings import numbered, revealed
 from fedaudit.extraction.impact import counterfactual, persons
 from fedaudit.extraction.leak_tests import MATERIAL, LeakTests, StringProbabilities, run_leak_tests
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
+from fedaudit.extraction.scoring import NO_BASE
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.expected import samples_needed
-
-Revealed = tuple[Mapping[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,35 +49,18 @@ class _Target:
 def findings(exact: ExactSources, leak_tests: LeakTests | None = None) -> tuple[Finding, ...]:
     """Return a finding for each target with a probability of MATERIAL or more to come out.
 
-    Its severity says how certain it is that training caused it, and is at most medium if the
-    probability is below 0.5. The evidence holds the plain string under "text", which the report
-    masks.
-    """
-    return tuple(
-        _finding(exact, leak_tests, name, target) for name, target in _numbered_targets(exact)
-    )
-
-
-def revealed_findings(exact: ExactSources) -> Revealed:
-    """Return the plain text of the findings, by id."""
-    labels = exact.target_set.labels
-    return tuple(
-        {"id": name, "label": labels[target.string], "text": target.string}
-        for name, target in _numbered_targets(exact)
-    )
-
-
-def _numbered_targets(exact: ExactSources) -> list[tuple[str, _Target]]:
-    """Return (finding id, target) of every target found, the likeliest first.
-
-    Targets that the base gives too come last.
+    The likeliest come first, and last those that the base gives too. The severity says how certain
+    it is that training caused it, and is at most medium if the probability is below 0.5. The
+    evidence holds the plain string under "text", which the report masks.
     """
     log_least = exact.tuned.log_least
     order = sorted(
         _find_targets(exact),
         key=lambda t: (t.is_of_base, -t.chance, float(log_least[t.position]), t.string),
     )
-    return [(f"{exact.plugin}-{number:04d}", target) for number, target in enumerate(order, 1)]
+    return tuple(
+        _finding(exact, leak_tests, name, target) for name, target in numbered(exact.plugin, order)
+    )
 
 
 def _find_targets(exact: ExactSources) -> Iterator[_Target]:
@@ -99,38 +82,30 @@ def _find_targets(exact: ExactSources) -> Iterator[_Target]:
             )
 
 
-def _severity(exact: ExactSources, leak_tests: LeakTests | None, target: _Target) -> Severity:
-    string = target.string
-    severity = (
-        leak_tests.severity(string, exact.target_set.members.get(string, 0))
-        if leak_tests
-        else "low"
-    )
-    return "medium" if severity == "high" and target.chance < 0.5 else severity
-
-
 def _finding(
     exact: ExactSources, leak_tests: LeakTests | None, name: str, target: _Target
 ) -> Finding:
-    walked, index = exact.tuned, target.position
+    walked, index, string = exact.tuned, target.position, target.string
     log_miss = float(log_missed(walked, exact.samples)[index])
     likeliest = walked.likeliest.get(index, ())
     needed = {
         f"samples_for_{100 * p:.0f}_percent": samples_needed(log_miss, p) for p in PROBABILITIES
     }
+    members = exact.target_set.members.get(string, 0)
+    severity = leak_tests.severity(string, members) if leak_tests else "low"
     return Finding(
         id=name,
-        severity=_severity(exact, leak_tests, target),
-        label=exact.target_set.labels[target.string],
+        severity="medium" if severity == "high" and target.chance < 0.5 else severity,
+        label=exact.target_set.labels[string],
         measurement=f"{exact.plugin} coverage",
         evidence={
-            "text": target.string,
+            "text": string,
             "probability": target.chance,
             "probability_low": target.low,
             "probability_high": target.high,
             "probability_of_base": target.base,
-            "p_value": leak_tests.p.get(target.string) if leak_tests else None,
-            "other_members": exact.target_set.members.get(target.string, 0),
+            "p_value": leak_tests.p.get(string) if leak_tests else None,
+            "other_members": members,
             "followed": target.followed,
             "drawn": int(walked.drawn[index]),
             "trials": walked.draws * exact.size,
@@ -152,14 +127,15 @@ def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
         f"{exact.plugin}: {len(labels)} victim-exclusive strings; "
         f"{len(labels) - len(exact.target_set.disjoint)} of them are left out of the "
         "prefix-disjoint set.",
-        f"{exact.plugin}: probabilities were computed, from {exact.tuned.rows:.1f} model rows a "
-        f"prefix; branches below {exact.threshold:g}, less with every byte spelt, were drawn from. "
+        f"{exact.plugin}: probabilities were computed, from {exact.tuned.rows_per_query:.1f} model "
+        f"rows a prefix; branches below {exact.threshold:g}, less with every byte spelt, were "
+        "drawn from. "
         f"With {exact.samples:,} samples {expected:.2f} targets are expected ({low:.2f} to "
         f"{high:.2f} with 95 %), {followed:.2f} of them by what was followed; at most {most:.2f} "
         "if all that was given up had spelt them.",
     ]
     if exact.base is None:
-        caveats.append("The target has no base to compare with: what the base knew is not removed.")
+        caveats.append(NO_BASE)
     return tuple(caveats)
 
 
@@ -171,8 +147,6 @@ class ExactResult(Result):
         default_factory=dict, repr=False, compare=False
     )
     """For each target, the probability by the tuned model and by the base; None without a base."""
-    control: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
-    """For each control string, the probability by the tuned model."""
 
 
 def estimate_victims(
@@ -204,19 +178,13 @@ def estimate_victims(
         for string in target_set.known.labels
         if string not in target_set.known.owners
     )
-    tuned = walk_prefixes(
-        context, context.tuned, plan, list(targets | control | known), query_params, threshold
-    )
-    base = (
-        walk_prefixes(context, context.base, plan, list(targets | known), query_params, threshold)
-        if context.base
-        else None
-    )
-    counterfactual_walk = (
-        walk_prefixes(context, context.counterfactual, plan, list(targets), query_params, threshold)
-        if context.counterfactual
-        else None
-    )
+
+    def walk(target: Target, strings: Collection[str]) -> WalkedPrefixes:
+        return walk_prefixes(context, target, plan, list(strings), query_params, threshold)
+
+    tuned = walk(context.tuned, targets | control | known)
+    base = walk(context.base, targets | known) if context.base else None
+    without = walk(context.counterfactual, targets) if context.counterfactual else None
     if isinstance(context, SharedContext) and context.kept and not context.kept.covers_all:
         return {name: Result() for name in target_sets}
     results: dict[str, Result] = {}
@@ -231,72 +199,65 @@ def estimate_victims(
             threshold=threshold,
             sweeps=sweeps,
         )
-        victim_result = _result(
-            exact,
-            run_leak_tests(
-                plugin, context, plan, target_set, query_params, _string_probabilities(exact)
-            ),
-        )
-        results[name] = (
-            _compare_walks(victim_result, exact, counterfactual_walk, context)
-            if counterfactual_walk
-            else victim_result
-        )
+        results[name] = _result(exact, context, plan, query_params, without)
     return results
 
 
-def _compare_walks(
-    result: ExactResult,
+def _result(
     exact: ExactSources,
-    counterfactual_walk: WalkResult,
     context: AttackContext,
+    plan: QueryPlan,
+    query_params: QueryParams,
+    without: WalkedPrefixes | None,
 ) -> ExactResult:
-    """Return a result with the comparison to the model that was trained without the victim."""
-    strings, n = exact.target_set.labels, exact.samples
-    chances = counterfactual.StringChances(
-        plugin=exact.plugin,
-        target_set=exact.target_set,
-        without=context.without,
-        tuned=string_chances(exact.tuned, strings, n),
-        counterfactual=string_chances(counterfactual_walk, strings, n),
-        base=string_chances(exact.base, strings, n) if exact.base else None,
-        control=result.control,
-        sampled=False,
+    """Return a victim's result; `without` is the walk of the model trained without it."""
+    target_set, n = exact.target_set, exact.samples
+    chances = exact.sets()[ALL].by_string(n)
+    tuned, base, control = chances["tuned"], chances.get("base"), chances.get("control", {})
+    said = tuned | control
+    probabilities = StringProbabilities(
+        tuned=said, base=base, strength=said, sampled=False, known=_known_chances(exact)
     )
-    return counterfactual.with_counterfactual(result, chances)
-
-
-def _string_probabilities(exact: ExactSources) -> StringProbabilities:
-    """Return each string's probability to come out in the audit; for the base, targets only."""
-    chances = exact.chances()
-    tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()
-    walked = set(exact.tuned.strings)
-    strings = [string for string in exact.target_set.known.labels if string in walked]
-    known = string_chances(exact.tuned, strings, exact.samples) if strings else {}
-    before = string_chances(exact.base, strings, exact.samples) if exact.base and strings else {}
-    base = {string: chance for string, (_, chance) in chances.items() if chance is not None}
-    return StringProbabilities(
-        tuned=tuned,
-        base=base if exact.base else None,
-        strength=tuned,
-        sampled=False,
-        known={
-            string: chance.value * (1 - (before[string].value if string in before else 0.0))
-            for string, chance in known.items()
-        },
+    leak_tests = run_leak_tests(
+        exact.plugin, context, plan, target_set, query_params, probabilities
     )
-
-
-def _result(exact: ExactSources, leak_tests: LeakTests | None) -> ExactResult:
-    return ExactResult(
+    leaks = findings(exact, leak_tests)
+    result = ExactResult(
         measurements=(
             *measurements.rows(exact),
             *(leak_tests.rows if leak_tests else ()),
             *persons.expected_rows(exact),
         ),
-        findings=findings(exact, leak_tests),
+        findings=leaks,
         limits=exact_caveats(exact),
-        revealed=revealed_findings(exact),
-        chances=exact.chances(),
-        control=exact.control_chances(),
+        revealed=revealed(leaks),
+        chances={string: (p, base[string] if base else None) for string, p in tuned.items()},
     )
+    if without is None:
+        return result
+    strings = target_set.labels
+    audit = counterfactual.StringChances(
+        plugin=exact.plugin,
+        target_set=target_set,
+        without=context.without,
+        tuned=string_chances(exact.tuned, strings, n),
+        counterfactual=string_chances(without, strings, n),
+        base=string_chances(exact.base, strings, n) if exact.base else None,
+        control=control,
+        sampled=False,
+    )
+    return counterfactual.with_counterfactual(result, audit)
+
+
+def _known_chances(exact: ExactSources) -> dict[str, float]:
+    """Return the probability that the tuned model says a positive control and the base does not."""
+    walked = set(exact.tuned.strings)
+    strings = [string for string in exact.target_set.known.labels if string in walked]
+    if not strings:
+        return {}
+    tuned = string_chances(exact.tuned, strings, exact.samples)
+    base = string_chances(exact.base, strings, exact.samples) if exact.base else {}
+    return {
+        string: chance.value * (1 - (base[string].value if string in base else 0.0))
+        for string, chance in tuned.items()
+    }

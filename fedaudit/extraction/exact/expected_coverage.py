@@ -2,18 +2,20 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from fedaudit.api.estimates import Z_95
-from fedaudit.extraction.exact.walk import DRAWS, WalkResult
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedaudit.metrics.intervals import Estimate
-
-    Floats = npt.NDArray[np.float64]
+from fedaudit.extraction.exact.walk import DRAWS, Floats, WalkedPrefixes
+from fedaudit.metrics.expected import (
+    count_interval,
+    coverage,
+    drawn_interval,
+    prefix_chains,
+    prefix_layers,
+)
+from fedaudit.metrics.intervals import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,21 +30,15 @@ class ExpectedCoverage:
     """The least and the largest number of targets that 95 % of runs find."""
     n: int
 
-    def share(self) -> "Estimate":
+    def share(self) -> Estimate:
         """Return the expected share, with an interval for other targets of the same kind."""
-        from fedaudit.metrics.expected import coverage
-
         return coverage((self.low, self.value, self.high), self.n)
 
 
 class WalkedStrings:
     """Some strings, their positions in a walk, and which of them are prefixes of others."""
 
-    def __init__(self, strings: Collection[str], walked: WalkResult) -> None:
-        import numpy as np
-
-        from fedaudit.metrics.expected import prefix_chains, prefix_layers
-
+    def __init__(self, strings: Collection[str], walked: WalkedPrefixes) -> None:
         positions = {string: index for index, string in enumerate(walked.strings)}
         self.own = sorted(strings)
         self.at = np.array([positions[string] for string in self.own], dtype=np.int64)
@@ -59,9 +55,7 @@ class DrawProbabilities:
     arrays are (strings,), in the order of `strings.own`.
     """
 
-    def __init__(self, walked: WalkResult, strings: WalkedStrings, n: int) -> None:
-        import numpy as np
-
+    def __init__(self, walked: WalkedPrefixes, strings: WalkedStrings, n: int) -> None:
         self._strings, self._n, self._draws = strings, n, walked.draws
         self._best, self.drawn = walked.best[strings.at], walked.drawn[strings.at]
         self._missed = np.exp(n * walked.log_least[strings.at])
@@ -70,9 +64,8 @@ class DrawProbabilities:
         self.most: Floats = -np.expm1(n * walked.log_most[strings.at])
         self.value: Floats = 0.0 - np.expm1(n * log_missed(walked, n)[strings.at])
 
-    def bounds(self) -> "tuple[Floats, Floats]":
+    def bounds(self) -> tuple[Floats, Floats]:
         """Return 95 % bounds for each string: Garwood's (1936) for the Poisson count of draws."""
-        import numpy as np
         from scipy.special import chdtri
 
         fewest = np.where(self.drawn, chdtri(2 * self.drawn, 0.975) / 2, 0.0)
@@ -93,14 +86,12 @@ class DrawProbabilities:
         high = value + sum(map(self._above, self._strings.layers))
         return min(value, low), value, max(value, min(high, float(self.most.sum())))
 
-    def unfollowed_bound(self, worth: "Floats | None" = None) -> float:
+    def unfollowed_bound(self, worth: Floats | None = None) -> float:
         """Return a 97.5 % upper bound for the expected hits that branches given up add.
 
         A hit counts only if the followed branches do not already find the string. `worth` are
         further weights of the strings.
         """
-        from fedaudit.metrics.expected import drawn_interval
-
         weights = self._weights() if worth is None else self._weights() * worth
         return sum(
             drawn_interval(weights[layer], self.drawn[layer], self._level)[1]
@@ -111,21 +102,17 @@ class DrawProbabilities:
     def _level(self) -> float:
         return 1 - 0.025 / max(1, len(self._strings.layers))
 
-    def _probabilities(self, means: "Floats") -> "Floats":
+    def _probabilities(self, means: Floats) -> Floats:
         """Return the probabilities under the assumption that each string's draws have `means`."""
-        import numpy as np
-
         probabilities: Floats = 1 - self._missed * np.exp(-self._n * means * self._a_draw)
         return probabilities
 
-    def _weights(self) -> "Floats":
+    def _weights(self) -> Floats:
         """Return the largest number of hits that one draw of each string can stand for.
 
         It is the probability that all other samples miss the string, by the followed branches
         alone, times the samples per draw.
         """
-        import numpy as np
-
         with np.errstate(divide="ignore", invalid="ignore"):
             missed_by_others = self._missed / (1 - self._best)
         weights: Floats = np.nan_to_num(missed_by_others, nan=0.0, posinf=0.0).clip(0, 1)
@@ -133,10 +120,6 @@ class DrawProbabilities:
 
     def _at_least(self, layer: Sequence[int]) -> float:
         """Return a lower bound for what a layer's draws add, all means scaled by one factor."""
-        import numpy as np
-
-        from fedaudit.metrics.expected import drawn_interval
-
         indices = [index for index in layer if self.drawn[index]]
         counts = self.drawn[indices]
         added = (self.value - self.least)[indices]
@@ -153,20 +136,14 @@ class DrawProbabilities:
         What a string's draws add is a concave function of their mean, so it lies below its tangent
         at the observed count.
         """
-        import numpy as np
-
-        from fedaudit.metrics.expected import drawn_interval
-
         counts = self.drawn[layer]
         weights = (self._weights() * np.exp(-self._n * self.drawn * self._a_draw))[layer]
         _, high = drawn_interval(weights, counts, self._level)
         return high - float(weights @ counts)
 
 
-def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dict[str, Estimate]":
+def string_chances(walked: WalkedPrefixes, strings: Collection[str], n: int) -> dict[str, Estimate]:
     """Return each string's probability to be found with n samples, with its 95 % interval."""
-    from fedaudit.metrics.intervals import Estimate
-
     walked_strings = WalkedStrings(strings, walked)
     probabilities = DrawProbabilities(walked, walked_strings, n)
     bounds = zip(
@@ -180,7 +157,7 @@ def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dic
     }
 
 
-def log_missed(walked: WalkResult, n: int) -> "Floats":
+def log_missed(walked: WalkedPrefixes, n: int) -> Floats:
     """Return ln of the probability that one sample of every prefix misses each string, (strings,).
 
     Its n-th power is the probability that n samples do. If d draws per prefix were made, of which
@@ -189,23 +166,19 @@ def log_missed(walked: WalkResult, n: int) -> "Floats":
     which is the audit's number of samples unless MOST_DRAWS caps the draws, since n / d would
     otherwise be too large; for more samples, this underestimates what is found.
     """
-    import numpy as np
-
     at_once = min(n, max(1.0, walked.draws / DRAWS))
     a_draw = _a_draw(walked, np.arange(len(walked.strings)))
     log_misses: Floats = walked.log_least + walked.drawn * np.log1p(-at_once * a_draw) / at_once
     return log_misses
 
 
-def _a_draw(walked: WalkResult, positions: "npt.NDArray[np.int64]") -> "Floats":
+def _a_draw(walked: WalkedPrefixes, positions: npt.NDArray[np.int64]) -> Floats:
     """Return by how much one draw of each string lowers ln of the probability of missing it."""
-    import numpy as np
-
     return walked.weight[positions] / np.maximum(1, walked.drawn[positions]) / max(1, walked.draws)
 
 
 def expected_coverage(
-    chances: "tuple[Floats, Floats, Floats]",
+    chances: tuple[Floats, Floats, Floats],
     bounds: tuple[float, float],
     error: float,
     groups: Sequence[Sequence[int]],
@@ -215,8 +188,6 @@ def expected_coverage(
     The three differ only if the dependence between two models is unknown. `bounds` are those of the
     expected number, and `error` is its standard error from the walk's draws.
     """
-    from fedaudit.metrics.expected import count_interval
-
     least, value, most = chances
     return ExpectedCoverage(
         value=float(value.sum()),

@@ -6,14 +6,12 @@ which a part of the expected number is estimated (vx_pii).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.exact.sources import ExactSources, SourceValues
-
-if TYPE_CHECKING:
-    from fedaudit.metrics.intervals import Estimate
+from fedaudit.metrics.intervals import Estimate
 
 PROBABILITIES = (0.5, 0.9)
 """The values of p for (n, p)-discoverable extraction."""
@@ -121,7 +119,7 @@ def _extractable(
             )
 
 
-def _scaled_fields(estimate: "Estimate", unit: float) -> dict[str, float]:
+def _scaled_fields(estimate: Estimate, unit: float) -> dict[str, float]:
     return {
         "value": estimate.value * unit,
         "low": estimate.low * unit,

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from fedaudit.api.target_sets import ALL
+import numpy as np
+import numpy.typing as npt
+
 from fedaudit.extraction.exact.expected_coverage import (
     DrawProbabilities,
     ExpectedCoverage,
@@ -13,15 +14,11 @@ from fedaudit.extraction.exact.expected_coverage import (
     expected_coverage,
     standard_error,
 )
-from fedaudit.extraction.exact.walk import WalkResult
+from fedaudit.extraction.exact.walk import WalkedPrefixes
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.budget_sweep import budget_steps
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedaudit.metrics.intervals import Estimate
+from fedaudit.metrics.expected import coverage
+from fedaudit.metrics.intervals import Estimate
 
 MAX_SAMPLES = 10**6
 """The largest number of samples per prefix in the grid."""
@@ -35,8 +32,8 @@ class ExactSources:
 
     plugin: str
     target_set: TargetSet
-    tuned: WalkResult
-    base: WalkResult | None
+    tuned: WalkedPrefixes
+    base: WalkedPrefixes | None
     size: int
     samples: int
     threshold: float
@@ -48,33 +45,11 @@ class ExactSources:
         """Return the numbers of samples in a sweep, including the audit's; empty without sweeps."""
         return tuple(sorted({*budget_steps(MAX_SAMPLES), self.samples})) if self.sweeps else ()
 
-    def models(self) -> dict[str, WalkResult]:
-        """Return the walk of each model, by source; the control uses the tuned model's."""
-        return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
-
     def sets(self) -> dict[str, "SourceValues"]:
         """Return the values of each set of targets."""
         return {
             name: SourceValues(self, targets) for name, targets in self.target_set.sets().items()
         }
-
-    def chances(self) -> dict[str, tuple[float, float | None]]:
-        """Return each target's probability, by both models, to come out in the audit's samples."""
-        sources = self.sets()[ALL]
-        probabilities, strings = sources.chances(self.samples), sources.strings("tuned")
-        tuned = probabilities["tuned"].value.tolist()
-        base = (
-            probabilities["base"].value.tolist() if "base" in probabilities else [None] * len(tuned)
-        )
-        return dict(zip(strings, zip(tuned, base, strict=True), strict=True))
-
-    def control_chances(self) -> dict[str, float]:
-        """Return each control string's probability, by the tuned model, to come out."""
-        sources = self.sets()[ALL]
-        probabilities = sources.chances(self.samples).get("control")
-        if probabilities is None:
-            return {}
-        return dict(zip(sources.strings("control"), probabilities.value.tolist(), strict=True))
 
 
 class SourceValues:
@@ -83,24 +58,28 @@ class SourceValues:
     def __init__(
         self, exact: ExactSources, targets: Collection[str], *, control: bool = True
     ) -> None:
-        self._walks = {
-            name: (walk, WalkedStrings(targets, walk)) for name, walk in exact.models().items()
-        }
-        if control and exact.target_set.controls:
-            self._walks["control"] = (
-                exact.tuned,
-                WalkedStrings(exact.target_set.controls, exact.tuned),
-            )
+        self._walks = {"tuned": (exact.tuned, WalkedStrings(targets, exact.tuned))}
+        if exact.base:
+            self._walks["base"] = exact.base, WalkedStrings(targets, exact.base)
+        if control and (strings := exact.target_set.controls):
+            self._walks["control"] = exact.tuned, WalkedStrings(strings, exact.tuned)
 
     def chances(self, n: int) -> dict[str, DrawProbabilities]:
         """Return the probabilities of every source, without tuned-not-base."""
         return {name: DrawProbabilities(*walk, n) for name, walk in self._walks.items()}
 
+    def by_string(self, n: int) -> dict[str, dict[str, float]]:
+        """Return each string's probability of every source, without tuned-not-base."""
+        return {
+            name: dict(zip(self.strings(name), chance.value.tolist(), strict=True))
+            for name, chance in self.chances(n).items()
+        }
+
     def strings(self, source: str) -> Sequence[str]:
         """Return the strings of a source, in the order of its chances."""
         return self._walks[source][1].own
 
-    def places(self, source: str) -> "npt.NDArray[np.int64]":
+    def places(self, source: str) -> npt.NDArray[np.int64]:
         """Return the indices of these strings in the walk."""
         return self._walks[source][1].at
 
@@ -116,17 +95,13 @@ class SourceValues:
             coverages["tuned-not-base"] = self._beyond(chances["tuned"], chances["base"])
         return {name: coverages[name] for name in _ORDER if name in coverages}
 
-    def extractable(self, n: int, probability: float) -> dict[str, tuple[int, "Estimate"]]:
+    def extractable(self, n: int, probability: float) -> dict[str, tuple[int, Estimate]]:
         """Return the number of strings that n samples find with at least `probability`, by source.
 
         The lower bound counts strings for which the followed branches suffice. The upper bound adds
         strings that might reach the probability with the branches given up: by Markov's inequality,
         at most the probability that these may add, divided by what each string lacks.
         """
-        import numpy as np
-
-        from fedaudit.metrics.expected import coverage
-
         results = {}
         for name, chance in self.chances(n).items():
             hits, sure = (
@@ -151,8 +126,6 @@ class SourceValues:
         The value assumes independent samples of both models. The bounds (Fréchet's) hold under any
         dependence, since a sampler may use the same random numbers for both.
         """
-        import numpy as np
-
         tuned_total, base_total = tuned.total(), base.total()
         least = np.maximum(0.0, tuned.value - base.value)
         most = np.minimum(tuned.value, 1 - base.value)

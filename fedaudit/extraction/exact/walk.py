@@ -9,14 +9,17 @@ walked them. So the sums of a resumed audit, and of merged shards, are the same 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedaudit.api.engine import PrefixProbabilityRequest
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress
@@ -26,11 +29,7 @@ from fedaudit.extraction.leads import Leads, StringsWithLeads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedaudit.api.engine import PrefixProbabilities
+Floats = npt.NDArray[np.float64]
 
 KEPT_PREFIXES = 5
 """The number of prefixes kept per target: those after which the target is likeliest."""
@@ -43,28 +42,52 @@ _ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
 
 
-class WalkSums:
-    """Sums over prefixes of what a walk finds of some strings; all arrays are (strings,)."""
+@dataclass(slots=True)
+class WalkedPrefixes:
+    """Sums over prefixes of what a walk of one model finds of some strings.
 
-    def __init__(self, strings: int) -> None:
-        import numpy as np
+    All arrays are (strings,).
+    """
 
-        self.log_least, self.log_most, self.best = (np.zeros(strings) for _ in range(3))
-        self.prefixes, self.drawn = (np.zeros(strings, dtype=np.int64) for _ in range(2))
-        self.weight = np.zeros(strings)
-        self.likeliest: dict[int, list[tuple[float, int]]] = {}
-        self.rows = self.queries = 0
+    strings: tuple[str, ...]
+    draws: int
+    """The number of draws per prefix that sampled the mass given up."""
+    log_least: Floats = field(init=False)
+    """ln of the probability that one sample of every prefix misses the string, from the mass that
+    was followed."""
+    log_most: Floats = field(init=False)
+    """The same, as if all mass given up that might have spelt the string had spelt it."""
+    best: Floats = field(init=False)
+    """The highest probability after any prefix, from the mass that was followed."""
+    prefixes: npt.NDArray[np.int64] = field(init=False)
+    """The number of different prefixes after which the probability is at least GIVES."""
+    drawn: npt.NDArray[np.int64] = field(init=False)
+    """The number of draws that completed the string."""
+    weight: Floats = field(init=False)
+    """The total weight of these draws: 1 / (1 - p) each, at most HEAVIEST, where p is the string's
+    followed probability after the draw's prefix."""
+    likeliest: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    """For each string (probability, number) of a few prefixes, the likeliest first."""
+    rows: int = 0
+    """The number of rows that the model read."""
+    queries: int = 0
 
-    def add(
-        self, start: int, query: "Query", probabilities: "PrefixProbabilities", trials: int
-    ) -> None:
+    def __post_init__(self) -> None:
+        for name in (*_ADDED, "best"):
+            kind = np.int64 if name in _COUNTS else np.float64
+            setattr(self, name, np.zeros(len(self.strings), dtype=kind))
+
+    @property
+    def rows_per_query(self) -> float:
+        """Return the mean number of rows per query that the model read."""
+        return self.rows / max(1, self.queries)
+
+    def add(self, start: int, query: Query, probabilities: PrefixProbabilities) -> None:
         """Add the result for a query, which stands for `query.copies` prefixes of the plan.
 
-        `start` prefixes of the plan precede it. `trials` is the number of draws that sampled the
-        mass that the walk gave up.
+        `start` prefixes of the plan precede it.
         """
-        import numpy as np
-
+        trials = self.draws * query.copies
         with np.errstate(divide="ignore"):  # ln 0 for strings that are certain, so never missed
             self.log_least += query.copies * np.log1p(-probabilities.least)
             self.log_most += query.copies * np.log1p(-probabilities.most)
@@ -82,10 +105,8 @@ class WalkSums:
             self.prefixes[index] += 1
             self._keep_likeliest(index, [(float(chances[index]), start + 1)])
 
-    def join(self, chunk: "WalkSums") -> None:
+    def join(self, chunk: "WalkedPrefixes") -> None:
         """Add the sums of the next chunk."""
-        import numpy as np
-
         for name in _ADDED:
             total = getattr(self, name)
             total += getattr(chunk, name)
@@ -105,15 +126,12 @@ class WalkSums:
         }
 
     @classmethod
-    def unpack(cls, content: Any, strings: int) -> "WalkSums":
+    def unpack(cls, content: Any, strings: tuple[str, ...], draws: int) -> "WalkedPrefixes":
         """Return sums from their packed form; raises ValueError if it is malformed."""
-        import numpy as np
-
-        _check(content, strings)
-        sums = cls(strings)
+        sums = cls(strings, draws)
+        _check(content, sums)
         for name in (*_ADDED, "best"):
-            kind = np.int64 if name in _COUNTS else np.float64
-            setattr(sums, name, np.array(content[name], dtype=kind))
+            getattr(sums, name)[:] = content[name]
         for index, chance, number in content["likeliest"]:
             sums.likeliest.setdefault(index, []).append((chance, number))
         sums.rows, sums.queries = content["rows"], content["questions"]
@@ -127,9 +145,10 @@ class WalkSums:
         ]
 
 
-def _check(content: Any, strings: int) -> None:
-    """Raise ValueError unless `content` has the form of `pack` for `strings` strings."""
-    if not isinstance(content, dict) or content.keys() != WalkSums(0).pack().keys():
+def _check(content: Any, empty: WalkedPrefixes) -> None:
+    """Raise ValueError unless `content` has the form of `pack` for the strings of `empty`."""
+    strings = len(empty.strings)
+    if not isinstance(content, dict) or content.keys() != empty.pack().keys():
         raise ValueError("sums have other parts")
     for name in (*_ADDED, "best"):
         kind = int if name in _COUNTS else float
@@ -175,33 +194,6 @@ MOST_DRAWS = 1000
 _Chunk = Sequence[tuple[int, Query]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkResult:
-    """The result of one model's walk over all prefixes; all arrays are (strings,)."""
-
-    strings: tuple[str, ...]
-    log_least: "npt.NDArray[np.float64]"
-    """ln of the probability that one sample of every prefix misses the string, from the mass that
-    was followed."""
-    log_most: "npt.NDArray[np.float64]"
-    """The same, as if all mass given up that might have spelt the string had spelt it."""
-    best: "npt.NDArray[np.float64]"
-    """The highest probability after any prefix, from the mass that was followed."""
-    prefixes: "npt.NDArray[np.int64]"
-    """The number of different prefixes after which the probability is at least GIVES."""
-    drawn: "npt.NDArray[np.int64]"
-    """The number of draws that completed the string."""
-    weight: "npt.NDArray[np.float64]"
-    """The total weight of these draws: 1 / (1 - p) each, at most HEAVIEST, where p is the string's
-    followed probability after the draw's prefix."""
-    draws: int
-    """The number of draws per prefix that sampled the mass given up."""
-    likeliest: dict[int, list[tuple[float, int]]]
-    """For each string (probability, number) of a few prefixes, the likeliest first."""
-    rows: float
-    """The mean number of rows per query that the model read."""
-
-
 def walk_prefixes(
     context: AttackContext,
     target: Target,
@@ -209,7 +201,7 @@ def walk_prefixes(
     strings: Sequence[str],
     query_params: QueryParams,
     threshold: float,
-) -> WalkResult:
+) -> WalkedPrefixes:
     """Return the result of one model's walk for `strings`, over all prefixes of a plan.
 
     For an audit of some shards, the chunks of other shards are left out.
@@ -221,22 +213,11 @@ def walk_prefixes(
         query_params=query_params,
         threshold=threshold,
     )
-    sums, progress = WalkSums(len(strings)), context.progress(f"walking {target.name}")
+    sums, progress = plan_walk.no_sums(), context.progress(f"walking {target.name}")
     for chunk in plan_walk.walk_chunks(plan, progress):
         sums.join(chunk)
     progress(plan.size, plan.size)
-    return WalkResult(
-        strings=plan_walk.strings,
-        log_least=sums.log_least,
-        log_most=sums.log_most,
-        best=sums.best,
-        prefixes=sums.prefixes,
-        drawn=sums.drawn,
-        weight=sums.weight,
-        draws=plan_walk.draws,
-        likeliest=sums.likeliest,
-        rows=sums.rows / max(1, sums.queries),
-    )
+    return sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +240,10 @@ class _PlanWalk:
         """Return the seed of the draws; a base has another one, so that errors are independent."""
         return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
+    def no_sums(self) -> WalkedPrefixes:
+        """Return the sums over no prefixes."""
+        return WalkedPrefixes(self.strings, self.draws)
+
     @cached_property
     def identity(self) -> object:
         """Return everything besides the chunk on which its sums depend."""
@@ -267,7 +252,7 @@ class _PlanWalk:
         settings = params.new_tokens, params.decoding, self.draws, self.threshold
         return *target_key, *settings, self.strings
 
-    def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[WalkSums]:
+    def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[WalkedPrefixes]:
         """Yield the sums of each chunk of the shard at hand, in the order of the plan."""
         kept = self.context.kept if isinstance(self.context, SharedContext) else None
         most = max(QUERIES, len(self.strings) // STRINGS)
@@ -279,7 +264,7 @@ class _PlanWalk:
 
     def _read_or_walk_chunk(
         self, chunk: _Chunk, kept: AnswerCache, progress: Progress, total: int
-    ) -> WalkSums:
+    ) -> WalkedPrefixes:
         digest, count = _digest_chunk(chunk), _count_prefixes(chunk)
         [content] = kept.get(self.identity, [digest])
         if content is None:
@@ -296,15 +281,16 @@ class _PlanWalk:
             raise InputError(content[REFUSED])
         _offset_progress(progress, chunk, total)(1, 1)
         try:
-            return WalkSums.unpack(content, len(self.strings))
+            return WalkedPrefixes.unpack(content, self.strings, self.draws)
         except ValueError as error:
             raise kept.broken(error) from None
 
-    def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
+    def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkedPrefixes:
         """Walk a chunk and return its sums, in batches that respect MAX_PROBABILITIES."""
-        sums = WalkSums(len(self.strings))
+        sums = self.no_sums()
         forms = len(self.strings) * max(1 + len(query.leads) for _, query in chunk)
-        for batch in _equal_chunks(iter(chunk), max(1, MAX_PROBABILITIES // max(1, forms))):
+        size = max(1, MAX_PROBABILITIES // max(1, forms))
+        for batch in (chunk[first : first + size] for first in range(0, len(chunk), size)):
             probabilities: dict[int, PrefixProbabilities] = {}
             for leads in dict.fromkeys(query.leads for _, query in batch):
                 alike = [(start, query) for start, query in batch if query.leads == leads]
@@ -314,12 +300,12 @@ class _PlanWalk:
                 starts = (start for start, _ in alike)
                 probabilities |= dict(zip(starts, results, strict=True))
             for start, query in batch:
-                sums.add(start, query, probabilities[start], self.draws * query.copies)
+                sums.add(start, query, probabilities[start])
         return sums
 
     def _probabilities(
         self, batch: _Chunk, leads: Leads, progress: Progress
-    ) -> "list[PrefixProbabilities]":
+    ) -> list[PrefixProbabilities]:
         """Return the probabilities of each string after queries that have the same leads."""
         spelt = StringsWithLeads(self.strings, leads)
         results = self.context.engine.prefix_probabilities(
@@ -344,12 +330,6 @@ def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator
     while chunk := list(islice(queries, batch_size(before, FIRST, most))):
         yield chunk
         before += len(chunk)
-
-
-def _equal_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
-    """Yield numbered queries in chunks of `most`."""
-    while chunk := list(islice(queries, most)):
-        yield chunk
 
 
 def _digest_chunk(chunk: _Chunk) -> bytes:

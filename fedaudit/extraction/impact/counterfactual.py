@@ -4,7 +4,7 @@ Zhang et al. 2023 (arXiv:2112.12938) leave single records out. Here a whole clie
 each chance comes from one training.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.extraction.leak_tests import share_estimate
+from fedaudit.extraction.scoring import ExtractionResult
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.counterfactual import drawn_chance
 from fedaudit.metrics.intervals import difference
@@ -48,9 +49,27 @@ class StringChances:
         return difference(with_client, without_client)
 
 
-def drawn_chances(counts: Mapping[str, int], strings: Iterable[str]) -> dict[str, Estimate]:
-    """Return the estimated chance of each string from the number of times an audit drew it."""
-    return {string: drawn_chance(counts.get(string, 0)) for string in strings}
+def sampled_chances(
+    extraction: ExtractionResult, counts: Mapping[str, int], without: str
+) -> StringChances:
+    """Return the chances estimated from how often each model gave each string.
+
+    `counts` are those of the model trained without the client `without`.
+    """
+    target_set, drawn = extraction.target_set, extraction.tuned.counts
+
+    def chances(counts: Mapping[str, int]) -> dict[str, Estimate]:
+        return {string: drawn_chance(counts.get(string, 0)) for string in target_set.labels}
+
+    return StringChances(
+        plugin=extraction.plugin,
+        target_set=target_set,
+        without=without,
+        tuned=chances(drawn),
+        counterfactual=chances(counts),
+        base=chances(extraction.base.counts) if extraction.base else None,
+        control={s: float(drawn[s] > 0) for s in target_set.controls},
+    )
 
 
 def with_counterfactual(result: R, audit: StringChances) -> R:

@@ -5,22 +5,21 @@ they are, so there are no such rows for them.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL
+from fedaudit.extraction.exact.sources import ExactSources
+from fedaudit.extraction.scoring import ExtractionResult
 from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.persons import ExposedPersons, expected_persons, exposed
-
-if TYPE_CHECKING:
-    from fedaudit.extraction.exact.sources import ExactSources
-    from fedaudit.extraction.scoring import ExtractionResult
 
 KIND = "persons"
 NOBODY = "no one is exposed"
 SOURCES = ("tuned", "base", "tuned-not-base")
 
 
-def sampled_rows(extraction: "ExtractionResult") -> Iterator[Measurement]:
+def sampled_rows(extraction: ExtractionResult) -> Iterator[Measurement]:
     """Yield the number of people that a sampling audit exposed, in total and by budget."""
     if not (subjects := extraction.target_set.subjects):
         return
@@ -37,13 +36,15 @@ def sampled_rows(extraction: "ExtractionResult") -> Iterator[Measurement]:
             yield _persons(extraction.plugin, budget_persons, scope)
 
 
-def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:
+def expected_rows(exact: ExactSources) -> Iterator[Measurement]:
     """Yield the expected number of exposed people, for each number of samples."""
     if not (subjects := exact.target_set.subjects):
         return
     people = len({subjects[string] for string in exact.target_set.labels if string in subjects})
     for n in dict.fromkeys((exact.samples, *exact.grid)) if people else ():
-        for source, chances in _chances(exact, n).items():
+        for source, chances in exact.sets()[ALL].by_string(n).items():
+            if source == "control":
+                continue
             estimate = expected_persons(chances, subjects)
             scope: dict[str, object] = {"source": source, "estimator": "exact"}
             if n != exact.samples:
@@ -51,16 +52,6 @@ def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:
             yield Measurement.mean(
                 estimate, people, kind=KIND, plugin=exact.plugin, metric="persons", scope=scope
             )
-
-
-def _chances(exact: "ExactSources", n: int) -> dict[str, dict[str, float]]:
-    sources = exact.sets()["all"]
-    probabilities = sources.chances(n)
-    return {
-        name: dict(zip(sources.strings(name), probabilities[name].value.tolist(), strict=True))
-        for name in ("tuned", "base")
-        if name in probabilities
-    }
 
 
 def _rows(
@@ -87,8 +78,6 @@ def _rows(
 
 def _persons(plugin: str, persons: ExposedPersons, scope: Mapping[str, object]) -> Measurement:
     """Return the number of exposed people, with Wilson's interval for the share scaled to it."""
-    from fedaudit.api.estimates import Estimate, wilson
-
     share, n = wilson(len(persons.kinds), persons.people), persons.people
     count = Estimate(float(len(persons.kinds)), share.low * n, share.high * n)
     return Measurement.mean(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.extraction.exact.expected_coverage import DrawProbabilities, WalkedStrings, log_missed
-from fedaudit.extraction.exact.walk import DRAWS, WalkResult, WalkSums
+from fedaudit.extraction.exact.walk import DRAWS, WalkedPrefixes
 from fedaudit.extraction.query_plan import Query
 
 SAMPLES = 3
@@ -22,15 +22,13 @@ COPIES = (1, 2, 1)
 
 def walk(drawn, followed=FOLLOWED, copies=COPIES, strings=STRINGS, most=0.2):
     """Return the walk of prefixes whose draws complete strings so often, (prefixes, strings)."""
-    sums, draws = WalkSums(len(strings)), DRAWS * SAMPLES
+    sums = WalkedPrefixes(tuple(strings), DRAWS * SAMPLES)
     for start, (row, found, count) in enumerate(zip(followed, drawn, copies, strict=True)):
         chances = PrefixProbabilities(
             least=row, most=(row + most).clip(row, 1), drawn=found, rows=1
         )
-        sums.add(start, Query((start,), count), chances, draws * count)
-    names = ("log_least", "log_most", "best", "prefixes", "drawn", "weight", "likeliest")
-    own = {name: getattr(sums, name) for name in names}
-    return WalkResult(strings=tuple(strings), draws=draws, rows=1.0, **own)
+        sums.add(start, Query((start,), count), chances)
+    return sums
 
 
 def simulated(rng):

@@ -27,7 +27,7 @@ from fedaudit.cache.answers import (
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
-from fedaudit.extraction.exact.walk import GIVES, KEPT_PREFIXES, WalkSums, walk_prefixes
+from fedaudit.extraction.exact.walk import GIVES, KEPT_PREFIXES, WalkedPrefixes, walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
 
@@ -217,8 +217,8 @@ def test_the_cache_keeps_sums_and_every_digit_of_them(tmp_path):
     lists = [value for one in sums for value in one.values() if isinstance(value, list)]
     assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)
     assert not any(string in json.dumps(sums) for string in STRINGS)
-    size = len(STRINGS)
-    again = WalkSums.unpack(json.loads(json.dumps(WalkSums.unpack(sums[0], size).pack())), size)
+    whole = WalkedPrefixes.unpack(sums[0], STRINGS, 16)
+    again = WalkedPrefixes.unpack(json.loads(json.dumps(whole.pack())), STRINGS, 16)
     assert json.loads(json.dumps(again.pack())) == sums[0]
 
 
@@ -297,7 +297,7 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
         found(part)
         part.finish()
     assert found(shards(tmp_path, 2)) == found()
-    assert found()[0]["rows"] > 1
+    assert found()[0]["rows"] > found()[0]["queries"]
 
 
 def test_a_walk_that_the_engine_refuses_is_refused_from_the_cache_too(tmp_path):
