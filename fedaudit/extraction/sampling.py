@@ -111,16 +111,11 @@ def ask_plan(
     )
     plan_pass = _PlanPass(context=shared, target=target, query_params=query_params, matcher=matcher)
     progress, total = context.progress(f"asking {target.name}"), plan.size * query_params.samples
-    for (start, query), texts, recalled in plan_pass.answers(plan, progress, total):
-        if not recalled:
-            shared.cache.put(plan_pass.cache_key(query), query.prompt, texts)
-        yield start, query, texts
+    yield from plan_pass.answers(plan, progress, total)
     progress(total, total)
 
 
 _Numbered = tuple[int, Query]
-_AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
-"""A query, its answers, and whether they came from the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +153,7 @@ class _PlanPass:
             self.matcher.digest if self.matcher else None,
         )
 
-    def answers(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
+    def answers(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[Answer]:
         """Yield the answers in the order of the plan, of this process's shard only."""
         samples = self.query_params.samples
         shard = self.context.kept.shard if self.context.kept else Shard()
@@ -169,12 +164,14 @@ class _PlanPass:
 
         for chunk in query_chunks(plan, max_prefixes, lambda query: shard.has(query.prompt)):
             chunk_progress = _offset_progress(progress, chunk[0][0] * samples, total)
-            yield from zip(chunk, *self._answer_chunk(chunk, chunk_progress), strict=True)
+            answers = self._answer_chunk(chunk, chunk_progress)
+            for (start, query), texts in zip(chunk, answers, strict=True):
+                yield start, query, texts
 
     def _answer_chunk(
         self, chunk: Sequence[_Numbered], progress: Progress
-    ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
-        """Return the answers to some queries, and for each whether another attack asked it."""
+    ) -> Sequence[Sequence[str]]:
+        """Return the answers to some queries, which are in the cache from then on."""
         cache, kept = self.context.cache, self.context.kept
         queries = [query for _, query in chunk]
         sample_counts = [self.query_params.samples * query.copies for query in queries]
@@ -207,7 +204,10 @@ class _PlanPass:
             )
         if not missing:
             progress(sum(sample_counts), sum(sample_counts))
-        return every, recalled
+        for query, texts, known in zip(queries, every, recalled, strict=True):
+            if not known:
+                cache.put(self.cache_key(query), query.prompt, texts)
+        return every
 
     def _ask(self, queries: Sequence[Query], progress: Progress) -> list[Sequence[str]]:
         """Return the engine's answers, reduced to the strings looked for if there is a matcher."""

@@ -30,26 +30,54 @@ class TargetSet:
 
     labels: Mapping[str, str]
     """The label of every target."""
-    disjoint: frozenset[str] = frozenset()
-    """The targets that are left if each output must identify a single one."""
+    victim: Sequence[Document] = field(default=(), repr=False, compare=False)
+    """The victim's records, in any order."""
+    disjointness: Disjointness = "prefix-free"
     alone: frozenset[str] = frozenset()
     """The targets that only the victim has: no other member has them in any spelling."""
     controls: Mapping[str, str] = field(default_factory=dict)
     """Strings that no member has, with their labels."""
-    groups: Mapping[str, str] = field(default_factory=dict)
-    """For each target, the first group of the victim's records with it, if records have groups."""
     shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """For each other member whose documents are known, the targets that are in them."""
-    documents: Mapping[str, int] = field(default_factory=dict)
-    """For each target, the number of the victim's documents that contain it."""
-    subjects: Mapping[str, str] = field(default_factory=dict)
-    """Whose a target is: the one group of records that holds it, if all records have a group."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
-    places: Mapping[str, Place] = field(default_factory=dict)
-    """Where each target stands first in the victim's records."""
     known: PositiveControls = field(default_factory=PositiveControls)
     """Strings of others that the model was trained on, to see whether the questions work."""
+
+    @cached_property
+    def disjoint(self) -> frozenset[str]:
+        """The targets that are left if each output must identify a single one."""
+        return frozenset(prefix_disjoint(self.labels, self.disjointness))
+
+    @cached_property
+    def groups(self) -> Mapping[str, str]:
+        """For each target, the first group, by name, of the victim's records with it, if any."""
+        groups: dict[str, str] = {}
+        for document in self.victim:
+            for string, _ in document.strings() if document.group else ():
+                known = groups.get(string.strip(), document.group)
+                groups[string.strip()] = min(document.group, known)
+        return groups
+
+    @cached_property
+    def documents(self) -> Mapping[str, int]:
+        """For each target, the number of the victim's documents that contain it."""
+        return document_frequency(self.labels, [document.text for document in self.victim])
+
+    @cached_property
+    def subjects(self) -> Mapping[str, str]:
+        """Whose a target is: the only group of records that holds it, if all have a group."""
+        if not all(document.group for document in self.victim):
+            return {}
+        return subjects(
+            (document.group, [string.strip() for string, _ in document.strings()])
+            for document in self.victim
+        )
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """Where each target stands first in the victim's records."""
+        return places_of(self.victim)
 
     @cached_property
     def members(self) -> Mapping[str, int]:
@@ -97,10 +125,10 @@ def build_target_set(
     shared = _strings_of_members(labels, context.members)
     forms = spellings(labels)
     free = absent_strings(forms, [fold(document.text) for document in context.attacker])
-    return describe_targets(
-        victim,
-        labels,
-        disjoint=disjoint,
+    return TargetSet(
+        labels=labels,
+        victim=victim,
+        disjointness=disjoint,
         alone=alone(forms, free, shared),
         controls=controls,
         shared=shared,
@@ -140,33 +168,6 @@ def check_labels(labels: Collection[str], documents: Iterable[Document]) -> None
     present = {span.label for document in documents for span in document.pii or ()}
     if missing := set(labels) - present:
         raise unknown_name_error("kind of PII in the data", min(missing), present)
-
-
-def describe_targets(
-    victim: Sequence[Document],
-    labels: Mapping[str, str],
-    *,
-    disjoint: Disjointness,
-    alone: frozenset[str],
-    controls: Mapping[str, str],
-    shared: Mapping[str, frozenset[str]],
-    donors: Mapping[str, Sequence[str]],
-    known: PositiveControls,
-) -> TargetSet:
-    """Return a target set with what the victim's own documents say of its strings."""
-    return TargetSet(
-        labels=labels,
-        disjoint=frozenset(prefix_disjoint(labels, disjoint)),
-        alone=alone,
-        controls=controls,
-        groups=_groups(victim),
-        shared=shared,
-        subjects=_subjects(victim),
-        documents=document_frequency(labels, [document.text for document in victim]),
-        donors=donors,
-        places=places_of(victim),
-        known=known,
-    )
 
 
 def strings_by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
@@ -216,25 +217,6 @@ def alone(
     """
     others = frozenset[str]().union(*shared.values())
     return frozenset(forms[form] for form in free if forms[form] not in others)
-
-
-def _groups(documents: Sequence[Document]) -> dict[str, str]:
-    """Return for each string the first group, by name, of the records that contain it."""
-    groups: dict[str, str] = {}
-    for document in documents:
-        for string, _ in document.strings() if document.group else ():
-            groups[string.strip()] = min(document.group, groups.get(string.strip(), document.group))
-    return groups
-
-
-def _subjects(documents: Sequence[Document]) -> dict[str, str]:
-    """Return the group that each string belongs to; empty if any document has no group."""
-    if not all(document.group for document in documents):
-        return {}
-    return subjects(
-        (document.group, [string.strip() for string, _ in document.strings()])
-        for document in documents
-    )
 
 
 def exclusive_documents(context: AttackContext) -> list[Document]:

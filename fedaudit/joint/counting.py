@@ -22,13 +22,11 @@ from fedaudit.audit.records import reading_caveats
 from fedaudit.audit.run import Audit, AuditPipeline, AuditResults, Tell, Watcher
 from fedaudit.extraction import scoring
 from fedaudit.extraction.leak_tests import known_rows
-from fedaudit.extraction.positive_controls import PositiveControls
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.scoring import ExtractionResult, HitCounter
 from fedaudit.extraction.targets import (
     TargetSet,
     alone,
-    describe_targets,
     spellings,
     strings_by_label,
 )
@@ -98,15 +96,14 @@ def pair_targets(member: Member, attackers: Mapping[str, Attacker], attacker: st
     forms = spellings(labels)
     free = {form for form, string in forms.items() if string not in held[attacker][STRICT]}
     everywhere = frozenset[str]().union(*(strings[STRICT] for strings in held.values()))
-    return describe_targets(
-        documents,
-        labels,
-        disjoint=attack.disjoint,
+    return TargetSet(
+        labels=labels,
+        victim=documents,
+        disjointness=attack.disjoint,
         alone=alone(forms, free, shared),
         controls={s: k for s, k in member.controls.items() if s not in everywhere},
         shared=shared,
         donors=strings_by_label(documents),
-        known=PositiveControls(),
     )
 
 

@@ -40,14 +40,6 @@ class StringChances:
     """By the tuned model, for strings that no member has."""
     sampled: bool = True
 
-    def memorization(self, string: str) -> Estimate:
-        """Return a string's chance with the client minus its chance without it."""
-        with_client, without_client = (
-            self.tuned.get(string, NONE),
-            self.counterfactual.get(string, NONE),
-        )
-        return difference(with_client, without_client)
-
 
 def sampled_chances(
     extraction: ExtractionResult, counts: Mapping[str, int], without: str
@@ -77,16 +69,12 @@ def with_counterfactual(result: R, audit: StringChances) -> R:
 
     The order of the findings does not change, so `revealed` still matches it.
     """
-    strings = [str(finding.evidence.get("text", "")) for finding in result.findings]
-    findings = [
-        _add_evidence(finding, audit, s)
-        for finding, s in zip(result.findings, strings, strict=True)
-    ]
+    measured = tuple(rows(audit))
     return replace(
         result,
-        measurements=(*result.measurements, *rows(audit)),
-        findings=tuple(findings),
-        limits=(*result.limits, *_limits(audit)),
+        measurements=(*result.measurements, *measured),
+        findings=tuple(_add_evidence(finding, audit) for finding in result.findings),
+        limits=(*result.limits, *_limits(audit, measured)),
     )
 
 
@@ -101,15 +89,17 @@ def rows(audit: StringChances) -> Iterator[Measurement]:
         if strings:
             yield from _rows(audit, sorted(strings), {"set": name})
     for label, strings in target_set.by_label().items():
-        yield _memorization_row(audit, sorted(strings), {"set": ALL, "label": label})
+        yield next(_rows(audit, sorted(strings), {"set": ALL, "label": label}))
 
 
 def _rows(
     audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    yield _memorization_row(audit, strings, scope)
+    """Yield the memorization of some strings, then what it consists of and is compared with."""
     means = {"tuned": _mean(audit, audit.tuned, strings)}
     means[KIND] = _mean(audit, audit.counterfactual, strings)
+    memorization = difference(means["tuned"], means[KIND])
+    yield _row(audit, "counterfactual_memorization", memorization, len(strings), scope)
     if audit.base is not None:
         means["base"] = _mean(audit, audit.base, strings)
     if audit.control:
@@ -122,33 +112,16 @@ def _rows(
         if source in means:
             gap = difference(means[KIND], means[source])
             yield _row(audit, "control_gap", gap, len(strings), {**scope, "control": source})
-    if audit.sampled:
-        yield _mcnemar(audit, strings, scope)
-
-
-def _memorization_row(
-    audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
-) -> Measurement:
-    with_client, without_client = (
-        _mean(audit, model_chances, strings)
-        for model_chances in (audit.tuned, audit.counterfactual)
-    )
-    return _row(
-        audit,
-        "counterfactual_memorization",
-        difference(with_client, without_client),
-        len(strings),
-        scope,
-    )
-
-
-def _mcnemar(
-    audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
-) -> Measurement:
-    """Return the p value of McNemar's exact one-sided test on strings that one model alone gave."""
-    gained = sum(_has(audit.tuned, s) and not _has(audit.counterfactual, s) for s in strings)
-    lost = sum(_has(audit.counterfactual, s) and not _has(audit.tuned, s) for s in strings)
-    return Measurement(
+    if not audit.sampled:
+        return
+    # McNemar's exact one-sided test on strings that one model alone gave.
+    given = [
+        [chances.get(string, NONE).value > 0 for string in strings]
+        for chances in (audit.tuned, audit.counterfactual)
+    ]
+    gained = sum(first and not second for first, second in zip(*given, strict=True))
+    lost = sum(second and not first for first, second in zip(*given, strict=True))
+    yield Measurement(
         kind=KIND,
         plugin=audit.plugin,
         metric="p_value",
@@ -157,10 +130,6 @@ def _mcnemar(
         hits=gained,
         scope={**scope, "without": audit.without, "test": KIND},
     )
-
-
-def _has(chances: Chances, string: str) -> bool:
-    return chances.get(string, NONE).value > 0
 
 
 def _mean(audit: StringChances, chances: Chances, strings: Sequence[str]) -> Estimate:
@@ -179,11 +148,11 @@ def _row(
     return Measurement.mean(mean, n, kind=KIND, plugin=audit.plugin, metric=metric, scope=scope)
 
 
-def _add_evidence(finding: Finding, audit: StringChances, string: str) -> Finding:
-    """Return a finding with the counterfactual's evidence on its string."""
+def _add_evidence(finding: Finding, audit: StringChances) -> Finding:
+    string = str(finding.evidence.get("text", ""))
     if string not in audit.counterfactual:
         return finding
-    memorization = audit.memorization(string)
+    memorization = difference(audit.tuned.get(string, NONE), audit.counterfactual[string])
     evidence = {
         "chance_without": audit.counterfactual[string].value,
         "memorization": memorization.value,
@@ -193,11 +162,11 @@ def _add_evidence(finding: Finding, audit: StringChances, string: str) -> Findin
     return replace(finding, evidence={**finding.evidence, **evidence})
 
 
-def _limits(audit: StringChances) -> Iterator[str]:
+def _limits(audit: StringChances, measured: Sequence[Measurement]) -> Iterator[str]:
     """Yield caveats that say how far the cheap controls are from the counterfactual."""
     gaps = {
         str(row.scope["control"]): row
-        for row in rows(audit)
+        for row in measured
         if row.metric == "control_gap" and row.scope["set"] == ALL
     }
     names = {"base": "the base", "control": "strings that no member has"}
