@@ -11,9 +11,9 @@ every case it prints how often the tests of the attack `inversion` both reject a
 import argparse
 
 import numpy as np
-from fedaudit_plugins.attacks.inversion import Inversion, InvertedAttribute, inversion_tests
+from fedaudit_plugins.attacks.inversion import Inversion, inversion_tests
 from fedaudit_plugins.attacks.ranking.cloze import ClozeQuestion, ClozeWindow, Occurrence
-from fedaudit_plugins.attacks.ranking.scoring import CandidateLosses
+from fedaudit_plugins.attacks.ranking.scoring import CandidateLosses, Pick
 
 from fedaudit.api import Document
 
@@ -27,7 +27,7 @@ LEARNED = 10.0
 
 def people(
     rng: np.random.Generator, count: int, share: float, *, skill: float, common: float
-) -> list[InvertedAttribute]:
+) -> list[Pick]:
     """Return attributes of people, a share of which the tuned model has learned.
 
     The k-th value is had by a share of people proportional to k ** -common, and `skill` is how much
@@ -46,7 +46,7 @@ def people(
         most = np.isclose(frequency, frequency.max())
         by_frequency = most[truth] / most.sum()
         losses = CandidateLosses(QUESTION, WINDOW, tuple(tuned), tuple(base))
-        answers.append(InvertedAttribute(losses, float(by_frequency)))
+        answers.append(Pick(losses, len(tuned), max(1 / len(tuned), float(by_frequency))))
     return answers
 
 

@@ -7,7 +7,7 @@ likelihood is that of the person's record with the value in place.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
@@ -17,54 +17,18 @@ from fedaudit.api import (
     Cost,
     Counts,
     Document,
-    Finding,
     Measurement,
     Result,
 )
-from fedaudit.extraction.targets import exclusive_documents, exclusive_strings
+from fedaudit.extraction.targets import exclusive_documents, exclusive_strings, known_documents
 from fedaudit.metrics.significance import mcnemar, poisson_binomial_p_value
 
 from .ranking import cloze, scoring
-from .ranking.cloze import ClozeQuestion, Occurrence, normalize
-from .ranking.scoring import CandidateLosses, ScoredQuestion, truth_rank
+from .ranking.cloze import ClozeQuestion, normalize
+from .ranking.scoring import Pick, ScoredQuestion
 
 KIND, RATE = "inversion", "inversion_rate"
 NOTHING = "no record that only the victim has gives a person's name and an attribute besides it"
-
-
-@dataclass(frozen=True, slots=True)
-class InvertedAttribute:
-    """An attribute that was asked about, what each model picked, and what guessing gets."""
-
-    losses: CandidateLosses
-    by_frequency: float
-    """The chance that an attacker is right who picks the value that most other records have."""
-
-    @property
-    def label(self) -> str:
-        """The kind of data."""
-        return self.losses.question.occurrence.label
-
-    @property
-    def candidates(self) -> int:
-        """How many values were offered, the truth among them."""
-        return len(self.losses.tuned)
-
-    @property
-    def chance(self) -> float:
-        """The chance of the better guess, at random or by frequency."""
-        return max(1 / self.candidates, self.by_frequency)
-
-    @property
-    def picked(self) -> bool:
-        """Whether the tuned model finds the truth likeliest."""
-        return truth_rank(self.losses.tuned, self.candidates) == 1
-
-    @property
-    def base_rank(self) -> int | None:
-        """The truth's rank under the base; None without one."""
-        base = self.losses.base
-        return None if base is None else truth_rank(base, self.candidates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +67,20 @@ class Inversion(Attack):
         """Ask for attributes that only the victim's records have, or the attacker's own."""
         population = _population(context)
         questions, left_out = self._questions(context, population)
-        losses = scoring.candidate_losses(context, questions)
         answers = [
-            InvertedAttribute(row, _by_frequency(row.question, population)) for row in losses
+            Pick(
+                losses,
+                len(losses.tuned),
+                # The better guess: at random, or the value that most other records have.
+                max(1 / len(losses.tuned), _by_frequency(losses.question, population)),
+            )
+            for losses in scoring.candidate_losses(context, questions)
         ]
         scope: dict[str, object] = {"records": "own" if context.victim is None else "victim"}
-        findings = [
-            (f"{self.name}-{number:04d}", answer)
-            for number, answer in enumerate((a for a in answers if _leaks(a)), 1)
-        ]
-        return Result(
+        leaked = scoring.leak_result(self.name, RATE, (a for a in answers if a.is_leak))
+        return replace(
+            leaked,
             measurements=tuple(self._rows(answers, scope)),
-            findings=tuple(_finding(name, answer) for name, answer in findings),
             limits=(
                 f"{self.name}: {len(answers):,} distinct strings about people named in the same"
                 " record were asked about, each in one record, among values that "
@@ -123,7 +89,6 @@ class Inversion(Attack):
                 "or follows them closely.",
                 *([] if context.base else [scoring.NO_BASE]),
             ),
-            revealed=tuple(_revealed(name, answer) for name, answer in findings),
         )
 
     def _questions(
@@ -138,23 +103,17 @@ class Inversion(Attack):
         ]
         exclusive = exclusive_strings(context, {occurrence.string for occurrence in theirs})
         order = cloze.choose_occurrences([o for o in theirs if o.string in exclusive], context.seed)
-        questions: list[ScoredQuestion] = []
-        passed = 0
-        for offered in cloze.cloze_questions(
+        offered = cloze.cloze_questions(
             order, values, (), most=self.candidates, seed=context.seed, invent=False
-        ):
-            scored = (
-                scoring.scored_question(context, offered, self.context)
-                if offered.distractors
-                else None
-            )
-            if scored is None or not self._names_someone(scored):
-                passed += 1
-            else:
-                questions.append(scored)
-            if len(questions) == self.attributes:
-                break
-        return questions, passed
+        )
+        return scoring.scored_questions(
+            context,
+            offered,
+            fewest=2,
+            most=self.attributes,
+            tokens=self.context,
+            accept=self._names_someone,
+        )
 
     def _people(self, document: Document) -> list[str]:
         """Return the names in a record."""
@@ -165,9 +124,7 @@ class Inversion(Attack):
         names = self._people(question.question.occurrence.document)
         return any(name in segment for name in names for segment in question.window.segments)
 
-    def _rows(
-        self, answers: Sequence[InvertedAttribute], scope: dict[str, object]
-    ) -> Iterator[Measurement]:
+    def _rows(self, answers: Sequence[Pick], scope: dict[str, object]) -> Iterator[Measurement]:
         """Yield the accuracy of each model, in all and by kind of data, and the tests."""
         if not answers:
             yield Measurement.missing(
@@ -175,25 +132,14 @@ class Inversion(Attack):
                 scope={**scope, "source": "tuned"},
             )  # fmt: skip
             return
-        for label in (None, *sorted({answer.label for answer in answers})):
-            part = [answer for answer in answers if label in (None, answer.label)]
-            where = scope if label is None else {**scope, "label": label}
-            chance = sum(answer.chance for answer in part) / len(part)
-            base = [answer.base_rank == 1 for answer in part if answer.base_rank is not None]
-            baseline = sum(base) / len(base) if base else None
-            tuned = [answer.picked for answer in part]
-            for source, right, beaten in (("tuned", tuned, baseline), ("base", base, None)):
-                if right:
-                    yield Measurement.rate(
-                        sum(right),
-                        len(right),
-                        kind=KIND,
-                        plugin=self.name,
-                        metric=RATE,
-                        scope={**where, "source": source},
-                        chance=chance,
-                        baseline=beaten,
-                    )
+        yield from scoring.accuracy_rows(
+            answers,
+            scope,
+            lambda part: sum(answer.chance for answer in part) / len(part),
+            kind=KIND,
+            plugin=self.name,
+            metric=RATE,
+        )
         for test, p in inversion_tests(answers):
             yield Measurement(
                 kind=KIND, plugin=self.name, metric="p_value", value=p, n=len(answers),
@@ -203,8 +149,7 @@ class Inversion(Attack):
 
 def _population(context: AttackContext) -> list[Document]:
     """Return the records of everybody who is known, each text once, sorted by text."""
-    everybody = (context.attacker, context.attacked_documents, *context.members.values())
-    texts = {document.text: document for documents in everybody for document in documents}
+    texts = {document.text: document for document in known_documents(context)}
     return [texts[text] for text in sorted(texts) if not texts[text].is_prompt]
 
 
@@ -228,35 +173,11 @@ def _by_frequency(question: ClozeQuestion, population: Sequence[Document]) -> fl
     return 0.0 if truth < max(rest) else 1 / (1 + rest.count(truth))
 
 
-def inversion_tests(answers: Sequence[InvertedAttribute]) -> Iterator[tuple[str, float]]:
+def inversion_tests(answers: Sequence[Pick]) -> Iterator[tuple[str, float]]:
     """Yield the tests against the base on the same questions, and against guessing."""
-    hits = sum(answer.picked for answer in answers)
+    hits = sum(answer.is_right for answer in answers)
     if all(answer.base_rank is not None for answer in answers):
-        gained = sum(answer.picked and answer.base_rank != 1 for answer in answers)
-        lost = sum(not answer.picked and answer.base_rank == 1 for answer in answers)
+        gained = sum(answer.is_right and answer.base_rank != 1 for answer in answers)
+        lost = sum(not answer.is_right and answer.base_rank == 1 for answer in answers)
         yield "base", mcnemar(gained, lost)
     yield "guessing", poisson_binomial_p_value([answer.chance for answer in answers], hits)
-
-
-def _leaks(answer: InvertedAttribute) -> bool:
-    return answer.picked and answer.base_rank is not None and answer.base_rank > 1
-
-
-def _finding(name: str, answer: InvertedAttribute) -> Finding:
-    return Finding(
-        id=name,
-        severity="medium",
-        label=answer.label,
-        measurement=f"inversion {RATE}",
-        evidence={
-            "text": answer.losses.question.occurrence.string,
-            "candidates": answer.candidates,
-            "rank_of_base": answer.base_rank,
-        },
-    )
-
-
-def _revealed(name: str, answer: InvertedAttribute) -> dict[str, str]:
-    occurrence: Occurrence = answer.losses.question.occurrence
-    sentence = answer.losses.window.sentence(occurrence.string)
-    return {"id": name, "label": occurrence.label, "text": occurrence.string, "sentence": sentence}

@@ -8,11 +8,9 @@ from fedaudit.api import (
     Ability,
     Attack,
     AttackContext,
-    GenerationBatch,
     GenerationRequest,
     InputError,
     Result,
-    SamplingParams,
     Target,
 )
 from fedaudit.extraction.targets import (
@@ -22,7 +20,7 @@ from fedaudit.extraction.targets import (
 )
 
 from . import training_pairs
-from .pairs import DocumentSplit, draw_splits
+from .pairs import DocumentSplit, answer_greedily, draw_splits
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -82,11 +80,16 @@ class Discoverable(Attack):
         self, context: AttackContext, splits: Sequence[DocumentSplit], records: str
     ) -> PairScores:
         requests = [self._probe(context, split) for split in splits]
+
+        def ask(target: Target) -> AnsweredPairs:
+            texts = answer_greedily(context, target, requests)
+            return training_pairs.score_answers(splits, [texts[request] for request in requests])
+
         return PairScores(
             plugin=self.name,
             splits=splits,
-            tuned=self._ask_pairs(context, context.tuned, splits, requests),
-            base=self._ask_pairs(context, context.base, splits, requests) if context.base else None,
+            tuned=ask(context.tuned),
+            base=ask(context.base) if context.base else None,
             questions=len(set(requests)),
             threshold=self.threshold,
             records=records,
@@ -97,23 +100,6 @@ class Discoverable(Attack):
         new = max(self.new_tokens, len(split.suffix))
         room = context.engine.context_length - len(split.prompt)
         return GenerationRequest(prompt=split.prompt, samples=1, max_new_tokens=min(new, room))
-
-    def _ask_pairs(
-        self,
-        context: AttackContext,
-        target: Target,
-        splits: Sequence[DocumentSplit],
-        requests: Sequence[GenerationRequest],
-    ) -> AnsweredPairs:
-        """Ask one model, greedily, and compare; equal questions are asked once."""
-        distinct = list(dict.fromkeys(requests))
-        generations = context.engine.generate(
-            target,
-            GenerationBatch(distinct, seed=context.seed, decoding=SamplingParams(temperature=0)),
-            progress=context.progress(f"asking {target.name}"),
-        )
-        texts = {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
-        return training_pairs.score_answers(splits, [texts[request] for request in requests])
 
     def _coverage_text(
         self, context: AttackContext, pairs: TrainingPairs, splits: Sequence[DocumentSplit]

@@ -6,6 +6,8 @@ are of), whose records share people and words: clusters, not records, are what i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -74,15 +76,15 @@ def difference(
     records may gain more without it meaning anything: p is of gaining more than that. A cluster's
     name on both sides means two clusters. Order does not matter.
     """
-    from math import comb
-
     strata = {g.stratum for g in treated} & {g.stratum for g in controls}
     sides = [sorted(g for g in side if g.stratum in strata) for side in (treated, controls)]
     if not strata:
         return None
     cells = _cells(sides, sorted(strata))
     size = len(cells.count)
-    labels = (np.arange(size) < cells.treated)[None, :].astype(np.float64)
+    is_treated = (np.arange(size) < cells.treated)[:, None]
+    margins = _Cells(cells.count, cells.total - margin * cells.count * is_treated, cells.treated)
+    labels = is_treated.T.astype(np.float64)
     values, errors = _estimates(cells, labels)
     low, high = _interval(cells, seed)
     sizes = cells.count[: cells.treated].sum(axis=1)
@@ -91,7 +93,7 @@ def difference(
         low=min(low, float(values[0])),
         high=max(high, float(values[0])),
         error=float(errors[0]),
-        p=_p_value(_subtract_margin(cells, margin), seed),
+        p=_p_value(margins, seed),
         least_p=1 / comb(size, cells.treated),
         n=(len(sides[0]), len(sides[1])),
         clusters=(cells.treated, size - cells.treated),
@@ -128,21 +130,17 @@ def _cells(sides: Sequence[Sequence[RecordGain]], strata: Sequence[str]) -> _Cel
     column = {name: number for number, name in enumerate(strata)}
     rows: list[tuple[tuple[float, ...], ...]] = []
     for side in sides:
-        groups: dict[str, list[RecordGain]] = {}
-        for gain in side:
-            groups.setdefault(gain.cluster, []).append(gain)
-        rows += sorted(_row(group, column) for group in groups.values())
+        groups: dict[str, tuple[list[float], list[float]]] = {}
+        for gain in side:  # sorted: so are the gains of each cluster
+            count, total = groups.setdefault(
+                gain.cluster, ([0.0] * len(column), [0.0] * len(column))
+            )
+            count[column[gain.stratum]] += 1
+            total[column[gain.stratum]] += gain.value
+        rows += sorted((tuple(count), tuple(total)) for count, total in groups.values())
     table = np.array(rows, dtype=np.float64)
     treated = len({g.cluster for g in sides[0]})
     return _Cells(table[:, 0], table[:, 1], treated)
-
-
-def _row(group: Sequence[RecordGain], column: dict[str, int]) -> tuple[tuple[float, ...], ...]:
-    count, total = [0.0] * len(column), [0.0] * len(column)
-    for gain in sorted(group):
-        count[column[gain.stratum]] += 1
-        total[column[gain.stratum]] += gain.value
-    return tuple(count), tuple(total)
 
 
 def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
@@ -167,16 +165,8 @@ def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
     return value, error
 
 
-def _subtract_margin(cells: _Cells, margin: float) -> _Cells:
-    """Return the cells with `margin` taken from each gain of a treated record."""
-    treated = (np.arange(len(cells.count)) < cells.treated)[:, None]
-    return _Cells(cells.count, cells.total - margin * cells.count * treated, cells.treated)
-
-
 def _p_value(cells: _Cells, seed: int) -> float:
     """Return the share of deals that reach the statistic; scipy refuses a side of one cluster."""
-    from math import comb
-
     size = len(cells.count)
     dealt = (np.arange(size) < cells.treated)[None, :]
 
@@ -192,8 +182,6 @@ def _p_value(cells: _Cells, seed: int) -> float:
 
 def _every_deal(size: int, treated: int) -> npt.NDArray[np.bool_]:
     """Return every way to choose the treated clusters."""
-    from itertools import combinations
-
     chosen = np.array(list(combinations(range(size), treated)))
     deals = np.zeros((len(chosen), size), dtype=np.bool_)
     np.put_along_axis(deals, chosen, values=True, axis=1)

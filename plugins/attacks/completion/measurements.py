@@ -1,21 +1,24 @@
 """Verbatim extraction as rows and findings of a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from dataclasses import asdict
+from functools import partial
 
-from fedaudit.api import COMPLETION_LEVEL, HELD_OUT, Finding, Measurement, Result
+from fedaudit.api import COMPLETION_LEVEL, HELD_OUT, Finding, Measurement, Result, Severity
+from fedaudit.extraction.findings import numbered, revealed
+from fedaudit.extraction.scoring import NO_BASE
 from fedaudit.metrics.intervals import bootstrap_mean
 
 from .gain_difference import RecordGain, difference
 from .likelihood import Evidence
 from .pairs import (
     LABEL,
-    NO_BASE,
     ContinuedDocuments,
     DocumentSplit,
-    WrittenContinuation,
     begins_with_truth,
+    query_rows,
     sample_deviation,
+    split_by_task,
     swap_partners,
 )
 
@@ -38,19 +41,15 @@ def result(
 
     The verdict goes by the documents at the indices `judged`, beside those held out.
     """
-    splits, tuned, base = continued.splits, continued.tuned, continued.base
+    splits, base = continued.splits, continued.base
     scope = {"records": records}
-    models = {"tuned": tuned} | ({"base": base} if base else {})
     rows: list[Measurement] = []
-    for task in ("", *sorted({split.task for split in splits} - {""})):
-        indices = [i for i, split in enumerate(splits) if not task or split.task == task]
-        task_scope = {**scope, "task": task} if task else scope
-        rows += _rows(
-            plugin,
-            task_scope,
-            {n: [m.distances[i] for i in indices] for n, m in models.items()},
-            seed,
-        )
+    for task_scope, indices in split_by_task(splits):
+        distances = {
+            name: [model.distances[i] for i in indices]
+            for name, model in continued.models().items()
+        }
+        rows += _rows(plugin, {**scope, **task_scope}, distances, seed)
     rows += _verdict_rows(plugin, scope, continued, judged, seed)
     if base is not None:
         rows.append(
@@ -63,19 +62,23 @@ def result(
                 scope={"source": "tuned-not-base", "test": "likelihood", **scope},
             )
         )
-    rows += _query_rows(plugin, scope, continued)
+    sources, prompts = continued.models(), len({split.prompt for split in splits})
+    rows += query_rows(plugin, sources, prompts, records)
     if held_out is not None:
         rows += _held_out_rows(plugin, scope, continued, judged, held_out, seed)
-        rows += _query_rows(plugin, {"records": HELD_OUT}, held_out)
-    named = _numbered_hits(plugin, splits, tuned)
+        prompts = len({split.prompt for split in held_out.splits})
+        rows += query_rows(plugin, sources, prompts, HELD_OUT)
+    hits = [i for i, distance in enumerate(continued.tuned.distances) if not distance]
+    hits.sort(key=lambda i: (-len(splits[i].suffix), splits[i].text, splits[i].prompt))
+    findings = tuple(
+        _finding(plugin, name, splits[i], base.distances[i] if base else None, evidence.get(i))
+        for name, i in numbered(plugin, hits)
+    )
     return Result(
         measurements=tuple(rows),
-        findings=tuple(
-            _finding(plugin, name, splits[i], base.distances[i] if base else None, evidence.get(i))
-            for name, i in named
-        ),
+        findings=findings,
         limits=() if base else (NO_BASE,),
-        revealed=tuple({"id": name, "label": LABEL, "text": splits[i].text} for name, i in named),
+        revealed=revealed(findings),
     )
 
 
@@ -119,19 +122,6 @@ def _rows(
         )
 
 
-def _query_rows(
-    plugin: str, scope: Mapping[str, object], continued: ContinuedDocuments
-) -> Iterator[Measurement]:
-    for source in ("tuned", "base") if continued.base else ("tuned",):
-        yield Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric="queries",
-            value=float(continued.prompts),
-            scope={"source": source, **scope},
-        )
-
-
 def _verdict_rows(
     plugin: str,
     scope: Mapping[str, object],
@@ -140,32 +130,23 @@ def _verdict_rows(
     seed: int,
 ) -> Iterator[Measurement]:
     """Yield the share that only the tuned model gives, and the control's: the verdict uses both."""
+    rate = partial(Measurement.rate, kind="extraction", plugin=plugin, metric="coverage")
     splits = [continued.splits[i] for i in judged]
     texts = [continued.tuned.texts[i] for i in judged]
     pairs = swap_partners(splits, seed)
     hits = sum(begins_with_truth(texts[i], splits[j].text) for i, j in pairs)
     if (base := continued.base) is not None:
         said = sum(not base.distances[i] for i in judged)
-        yield Measurement.rate(
+        yield rate(
             len({*continued.recited()} & {*judged}),
             len(judged),
-            kind="extraction",
-            plugin=plugin,
-            metric="coverage",
             scope={"source": "tuned-not-base", **scope},
             chance=hits / len(pairs) if pairs else None,
             baseline=said / len(judged) if judged else None,
             reason=NOT_JUDGED,
         )
     if pairs:
-        yield Measurement.rate(
-            hits,
-            len(pairs),
-            kind="extraction",
-            plugin=plugin,
-            metric="coverage",
-            scope={"source": "control", **scope},
-        )
+        yield rate(hits, len(pairs), scope={"source": "control", **scope})
 
 
 def _held_out_rows(
@@ -212,24 +193,8 @@ def _held_out_rows(
 
 def _outcomes(continued: ContinuedDocuments, indices: Sequence[int]) -> list[RecordGain]:
     """Return 1 for each document that only the tuned model continued word for word, else 0."""
-    recited = {*continued.recited()}
-    return [
-        RecordGain(
-            f"group {split.group}" if split.group else f"text {i}", split.task, float(i in recited)
-        )
-        for i, split in ((i, continued.splits[i]) for i in indices)
-    ]
-
-
-def _numbered_hits(
-    plugin: str, splits: Sequence[DocumentSplit], tuned: WrittenContinuation
-) -> list[tuple[str, int]]:
-    """Return (finding id, index) of every document that was continued word for word."""
-    indices = [i for i, distance in enumerate(tuned.distances) if not distance]
-    order = sorted(
-        indices, key=lambda i: (-len(splits[i].suffix), splits[i].text, splits[i].prompt)
-    )
-    return [(f"{plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
+    recited, splits = {*continued.recited()}, continued.splits
+    return [RecordGain(splits[i].cluster(i), splits[i].task, float(i in recited)) for i in indices]
 
 
 def _finding(
@@ -239,31 +204,22 @@ def _finding(
 
     It names no task: what a record calls its task is free text, and nothing would mask it.
     """
-    probabilities = {
-        "log_p_base": evidence.log_p_base,
-        "log_p_bound": evidence.log_p_bound,
-        "p_value": evidence.p_value,
-    } if evidence else {}  # fmt: skip
+    severity: Severity
+    if distance is None:
+        severity = "unverified"
+    elif evidence is None:
+        severity = "low"
+    else:  # high only where no model would say it that was not trained on it
+        severity = "high" if evidence.p_value <= COMPLETION_LEVEL else "medium"
     return Finding(
         id=name,
-        severity=_severity(distance, evidence),
+        severity=severity,
         label=LABEL,
         measurement=f"{plugin} edit_distance",
         evidence={
             "text": split.text,
             "tokens": len(split.suffix),
             "edit_distance_of_base": distance,
-            **probabilities,
+            **(asdict(evidence) if evidence else {}),
         },
     )
-
-
-def _severity(
-    distance: int | None, evidence: Evidence | None
-) -> Literal["high", "medium", "low", "unverified"]:
-    """Return how bad it is: high only where no model would say it that was not trained on it."""
-    if distance is None:
-        return "unverified"
-    if evidence is None:
-        return "low"
-    return "high" if evidence.p_value <= COMPLETION_LEVEL else "medium"

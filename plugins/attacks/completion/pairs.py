@@ -2,13 +2,21 @@
 
 import math
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api import AttackContext, Document, Engine, Tokens
+from fedaudit.api import (
+    AttackContext,
+    Document,
+    Engine,
+    GenerationBatch,
+    GenerationRequest,
+    Measurement,
+    SamplingParams,
+    Target,
+    Tokens,
+)
 from fedaudit.extraction.targets import exclusive_strings
-
-NO_BASE = "The target has no base to compare with: what the base knew is not removed."
 
 LABEL = "DOCUMENT"
 """What a finding calls text that is not personal data of one kind."""
@@ -30,6 +38,10 @@ class DocumentSplit:
     """The whole document."""
     start: int = 0
     """Where `text` begins in it."""
+
+    def cluster(self, index: int) -> str:
+        """Return what the document, at `index` of some, depends on: its group, or itself."""
+        return f"group {self.group}" if self.group else f"text {index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +68,45 @@ class ContinuedDocuments:
             if not distance and self.base is not None and self.base.distances[i]
         ]
 
-    @property
-    def prompts(self) -> int:
-        """The number of different questions that either model was asked."""
-        return len({split.prompt for split in self.splits})
+    def models(self) -> dict[str, WrittenContinuation]:
+        """Return what each model wrote, by the name of its source."""
+        return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
+
+
+def split_by_task(
+    splits: Sequence[DocumentSplit],
+) -> Iterator[tuple[Mapping[str, object], list[int]]]:
+    """Yield the scope and the indices of all splits, then of those of each task."""
+    yield {}, list(range(len(splits)))
+    for task in sorted({split.task for split in splits} - {""}):
+        yield {"task": task}, [i for i, split in enumerate(splits) if split.task == task]
+
+
+def query_rows(
+    plugin: str, sources: Iterable[str], questions: int, records: str
+) -> Iterator[Measurement]:
+    """Yield how many questions each model was asked."""
+    for source in sources:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="queries",
+            value=float(questions),
+            scope={"source": source, "records": records},
+        )
+
+
+def answer_greedily(
+    context: AttackContext, target: Target, requests: Iterable[GenerationRequest]
+) -> dict[GenerationRequest, str]:
+    """Return one model's greedy answers; equal requests are asked once."""
+    distinct = list(dict.fromkeys(requests))
+    generations = context.engine.generate(
+        target,
+        GenerationBatch(distinct, seed=context.seed, decoding=SamplingParams(temperature=0)),
+        progress=context.progress(f"asking {target.name}"),
+    )
+    return {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
 
 
 def split_documents(

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from fedaudit.api import (
     BEYOND_HELD_OUT,
@@ -16,13 +17,16 @@ from fedaudit.api import (
     Finding,
     Measurement,
     Result,
+    Severity,
     Tokens,
 )
+from fedaudit.extraction.findings import numbered, revealed
+from fedaudit.extraction.scoring import NO_BASE
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.text_similarity import rouge_l, words
 
-from .gain_difference import Difference, RecordGain, detectable, difference
-from .pairs import LABEL, NO_BASE, DocumentSplit, swap_partners
+from .gain_difference import RecordGain, detectable, difference
+from .pairs import LABEL, DocumentSplit, query_rows, split_by_task, swap_partners
 
 LONG = 5
 """A leak of an answer with fewer words is never "high": short answers are soon guessed."""
@@ -131,7 +135,7 @@ class PairScores:
         """Return by how much each answer is nearer to the true one than the base's, by group."""
         base = self.base.scores if self.base else [0.0] * len(self.splits)
         return [
-            RecordGain(f"group {s.group}" if s.group else f"pair {i}", s.task, score - base[i])
+            RecordGain(s.cluster(i), s.task, score - base[i])
             for i, (s, score) in enumerate(zip(self.splits, self.tuned.scores, strict=True))
         ]
 
@@ -143,30 +147,30 @@ class PairScores:
 
 def result(measured: PairScores) -> Result:
     """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
-    m, rows = measured, _by_task(measured)
-    rows += [*_verdict_rows(m), *_queries(m)]
-    if m.held_out:
-        rows += [*_by_task(m.held_out), *_queries(m.held_out)]
-    if m.base and (m.held_out or m.records != "own"):
-        controls = m.held_out.gains() if m.held_out else None
+    m, rows = measured, _measured_rows(measured)
+    rows += [*_verdict_rows(m), *query_rows(m.plugin, m.models(), m.questions, m.records)]
+    if held_out := m.held_out:
+        rows += _measured_rows(held_out)
+        rows += query_rows(m.plugin, held_out.models(), held_out.questions, held_out.records)
+    if m.base and (held_out or m.records != "own"):
+        controls = held_out.gains() if held_out else None
         scope = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
         rows += gain_rows(m.plugin, m.gains(), controls, scope, seed=m.seed)
-    leaks = _leaks(m)
-    revealed = [{"id": x, "label": LABEL, "text": m.splits[i[0]].text} for x, i in leaks]
+    leaks: dict[str, list[int]] = {}
+    for index in m.beyond():
+        leaks.setdefault(m.splits[index].text, []).append(index)
+    order = sorted(leaks, key=lambda text: (-len(text), text))
+    findings = tuple(_finding(m, name, leaks[text]) for name, text in numbered(m.plugin, order))
     return Result(
         measurements=tuple(rows),
-        findings=tuple(_finding(m, name, indices) for name, indices in leaks),
+        findings=findings,
         limits=() if m.base else (NO_BASE,),
-        revealed=tuple(revealed),
+        revealed=revealed(findings),
     )
 
 
-def _by_task(m: PairScores) -> list[Measurement]:
-    rows: list[Measurement] = []
-    for task in ("", *sorted({split.task for split in m.splits} - {""})):
-        indices = [i for i, split in enumerate(m.splits) if not task or split.task == task]
-        rows += _rows(m, {"task": task} if task else {}, indices)
-    return rows
+def _measured_rows(m: PairScores) -> list[Measurement]:
+    return [row for scope, some in split_by_task(m.splits) for row in _rows(m, scope, some)]
 
 
 def _rows(m: PairScores, scope: Mapping[str, Any], indices: Sequence[int]) -> Iterator[Measurement]:
@@ -212,17 +216,6 @@ def _share(m: PairScores, scores: Sequence[float]) -> int:
     return sum(score >= m.threshold for score in scores)
 
 
-def _queries(m: PairScores) -> Iterator[Measurement]:
-    for name in m.models():
-        yield Measurement(
-            kind="extraction",
-            plugin=m.plugin,
-            metric="queries",
-            value=float(m.questions),
-            scope={"source": name, "records": m.records},
-        )
-
-
 def _reached_row(
     m: PairScores,
     source: str,
@@ -265,23 +258,19 @@ def _rouge(
     )
 
 
-def _leaks(m: PairScores) -> list[tuple[str, list[int]]]:
-    """Return (finding id, pairs that it is the answer to) of every leaked answer, longest first."""
-    groups: dict[str, list[int]] = {}
-    for index in m.beyond():
-        groups.setdefault(m.splits[index].text, []).append(index)
-    order = sorted(groups.items(), key=lambda group: (-len(group[0]), group[0]))
-    return [(f"{m.plugin}-{number:04d}", indices) for number, (_, indices) in enumerate(order, 1)]
-
-
 def _finding(m: PairScores, name: str, indices: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
     best = max(indices, key=lambda index: m.tuned.scores[index])
     split = m.splits[best]
     hits, n = m.held_out.reached(split.task) if m.held_out else (0, 0)
+    # An answer that came out of held-out records, or may have, may be skill.
+    is_rare = n > 0 and wilson(hits, n).high < RARE
+    severity: Severity = "high" if is_rare and len(words(split.text)) >= LONG else "medium"
+    if n and hits / n >= RARE:
+        severity = "low"
     return Finding(
         id=name,
-        severity="unverified" if m.base is None else _severity(split.text, hits, n),
+        severity="unverified" if m.base is None else severity,
         label=LABEL,
         measurement=f"{m.plugin} rouge_l",
         evidence={
@@ -293,14 +282,6 @@ def _finding(m: PairScores, name: str, indices: Sequence[int]) -> Finding:
             "held_out": n,
         },
     )
-
-
-def _severity(answer: str, hits: int, n: int) -> Literal["high", "medium", "low"]:
-    """Return how bad a leaked answer is, of whose task `hits` of `n` held-out ones come out too."""
-    if n and hits / n >= RARE:
-        return "low"
-    rare = n > 0 and wilson(hits, n).high < RARE
-    return "high" if rare and len(words(answer)) >= LONG else "medium"
 
 
 NO_HELD_OUT = "there are no held-out records to compare with: name some with --held-out"
@@ -320,68 +301,42 @@ def gain_rows(
     Yields one row with the reason where that is not known.
     """
     row_scope = {"source": BEYOND_HELD_OUT, **scope}
+    row = partial(Measurement, kind="extraction", plugin=plugin)
     estimate = (
         difference(gains, controls, seed=seed, margin=COMPLETION_MARGIN) if controls else None
     )
     if estimate is None:
         reason = NO_HELD_OUT if controls is None else NO_TASK
-        yield _row(plugin, "rouge_l", None, row_scope, reason=reason)
+        yield row(metric="rouge_l", value=None, reason=reason, scope=row_scope)
         return
-    yield _row(
-        plugin,
-        "rouge_l",
-        estimate.value,
-        row_scope,
+    treated, beside = estimate.clusters
+    n = estimate.n[0]
+    yield row(
+        metric="rouge_l",
+        value=estimate.value,
         low=estimate.low,
         high=estimate.high,
-        n=estimate.n[0],
+        n=n,
+        scope=row_scope,
     )
-    test = {
-        **row_scope,
-        "test": "permutation",
-        "groups": estimate.clusters[0],
-        "beside": estimate.clusters[1],
-    }
-    yield _row(plugin, "p_value", estimate.p, test, n=estimate.n[0])
-    yield _detectable_row(plugin, estimate, row_scope)
-
-
-def _detectable_row(
-    plugin: str, estimate: Difference, row_scope: Mapping[str, object]
-) -> Measurement:
+    test = {**row_scope, "test": "permutation", "groups": treated, "beside": beside}
+    yield row(metric="p_value", value=estimate.p, n=n, scope=test)
     least = detectable(
         estimate, level=COMPLETION_LEVEL, power=COMPLETION_POWER, margin=COMPLETION_MARGIN
     )
-    groups = "{:,} groups of records against {:,} held-out ones".format(*estimate.clusters)
-    reason = "" if least is not None else f"{groups} are too few for a test at {COMPLETION_LEVEL}"
-    scope = {
-        **row_scope,
-        "level": COMPLETION_LEVEL,
-        "power": COMPLETION_POWER,
-        "wanted": COMPLETION_DETECTABLE,
-    }
-    return _row(plugin, "detectable_difference", least, scope, n=estimate.n[0], reason=reason)
-
-
-def _row(
-    plugin: str,
-    metric: str,
-    value: float | None,
-    scope: Mapping[str, object],
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    n: int | None = None,
-    reason: str = "",
-) -> Measurement:
-    return Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric=metric,
-        value=value,
-        low=low,
-        high=high,
+    few = (
+        f"{treated:,} groups of records against {beside:,} held-out ones are too few for a test at "
+        f"{COMPLETION_LEVEL}"
+    )
+    yield row(
+        metric="detectable_difference",
+        value=least,
         n=n,
-        reason=reason,
-        scope=scope,
+        reason="" if least is not None else few,
+        scope={
+            **row_scope,
+            "level": COMPLETION_LEVEL,
+            "power": COMPLETION_POWER,
+            "wanted": COMPLETION_DETECTABLE,
+        },
     )

@@ -15,11 +15,9 @@ from fedaudit.api import (
     Cost,
     Counts,
     Document,
-    GenerationBatch,
     GenerationRequest,
     InputError,
     Result,
-    SamplingParams,
     Target,
 )
 
@@ -97,8 +95,18 @@ class Verbatim(Attack):
             evidence=likelihood.evidence(context, chosen, recited, beside),
         )
         limits = [self._coverage_text(context, splits, chosen, short)]
-        limits += [self._shared_text(shared)] if shared else []
-        limits += [self._copied_text(copied)] if (copied := len(chosen) - len(judged)) else []
+        if shared:
+            limits.append(
+                f"{self.name}: {shared:,} further documents were left out, because the attacker or "
+                "another member also has what follows in them."
+            )
+        if copied := len(chosen) - len(judged):
+            limits.append(
+                f"{self.name}: {copied:,} of these documents are not judged: every word of what "
+                "follows in them also occurs in their own beginning or in another document, so a "
+                "model may copy it without having seen them; --held-out, with documents of the "
+                "same tasks, lets them be judged."
+            )
         limits += [self._bound_text(beside, chosen)] if context.base else []
         return replace(result, limits=(*limits, *result.limits))
 
@@ -119,10 +127,20 @@ class Verbatim(Attack):
         self, context: AttackContext, splits: Sequence[DocumentSplit]
     ) -> ContinuedDocuments:
         """Ask the model, and its base where there is one."""
+        asked = {
+            prompt: GenerationRequest(prompt=prompt, samples=1, max_new_tokens=self.suffix)
+            for prompt in sorted({split.prompt for split in splits})
+        }
+
+        def ask(target: Target) -> pairs.WrittenContinuation:
+            texts = pairs.answer_greedily(context, target, asked.values())
+            written = [texts[asked[split.prompt]] for split in splits]
+            return pairs.compare_continuations(context.engine, splits, written)
+
         return ContinuedDocuments(
             splits=splits,
-            tuned=self._distances(context, context.tuned, splits),
-            base=self._distances(context, context.base, splits) if context.base else None,
+            tuned=ask(context.tuned),
+            base=ask(context.base) if context.base else None,
         )
 
     def _cuts(
@@ -144,42 +162,6 @@ class Verbatim(Attack):
         return (
             f"{assumed}{share}; held-out documents of the same tasks (--held-out) correct this "
             "assumption if they show that training leaves less."
-        )
-
-    def _shared_text(self, shared: int) -> str:
-        return (
-            f"{self.name}: {shared:,} further documents were left out, because the attacker or "
-            "another member also has what follows in them."
-        )
-
-    def _copied_text(self, copied: int) -> str:
-        return (
-            f"{self.name}: {copied:,} of these documents are not judged: every word of what "
-            "follows in them also occurs in their own beginning or in another document, so a "
-            "model may copy it without having seen them; --held-out, with documents of the same "
-            "tasks, lets them be judged."
-        )
-
-    def _distances(
-        self, context: AttackContext, target: Target, splits: Sequence[DocumentSplit]
-    ) -> pairs.WrittenContinuation:
-        """Ask one model, greedily, and compare; equal prompts are asked once."""
-        prompts = sorted({split.prompt for split in splits})
-        generations = context.engine.generate(
-            target,
-            GenerationBatch(
-                [
-                    GenerationRequest(prompt=p, samples=1, max_new_tokens=self.suffix)
-                    for p in prompts
-                ],
-                seed=context.seed,
-                decoding=SamplingParams(temperature=0),
-            ),
-            progress=context.progress(f"asking {target.name}"),
-        )
-        texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
-        return pairs.compare_continuations(
-            context.engine, splits, [texts[split.prompt] for split in splits]
         )
 
     def _coverage_text(

@@ -270,7 +270,15 @@ class GateAttack(Attack):
         case = query.context
         headings = {f.name: f.heading for f in families if f.heading is not None}
         if not cloze.occurrences(query.documents, shortest=self._ranking().shortest):
-            return Result(measurements=(self._missing_row(),))
+            missing = Measurement.missing(
+                "the data holds no annotated PII to mask",
+                kind="probability",
+                plugin=self.name,
+                metric="inference_accuracy",
+                scope={"candidates": self.candidates, "source": "tuned"},
+                chance=1 / self.candidates,
+            )
+            return Result(measurements=(missing,))
         engine = ShorterContext(case.engine, headings.values())
         rows: list[Measurement] = []
         limits: dict[str, None] = {}
@@ -284,16 +292,6 @@ class GateAttack(Attack):
                 if "label" not in row.scope
             ]
         return Result(measurements=tuple(rows), limits=tuple(limits))
-
-    def _missing_row(self) -> Measurement:
-        return Measurement.missing(
-            "the data holds no annotated PII to mask",
-            kind="probability",
-            plugin=self.name,
-            metric="inference_accuracy",
-            scope={"candidates": self.candidates, "source": "tuned"},
-            chance=1 / self.candidates,
-        )
 
     def _ranking(self) -> Ranking:
         sizes = (self.candidates,)

@@ -228,7 +228,7 @@ class Laft(PrefixAttack):
             )
         prompts = [
             context.with_start(p.prefix, at_start=p.at_start)
-            for p in attacker_subprefixes(context, self.context).most_frequent(self.pairs)
+            for p in attacker_subprefixes(context, self.context).first(self.pairs)
         ]
         answers = _draw_cyclic(pii_tokens, len(prompts), context.seed)
         most = context.engine.context_length
@@ -242,8 +242,7 @@ class Laft(PrefixAttack):
         """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
         if self.prefixes == "contextual":
             return pii_occurrences(context.engine, context.attacker, self.context)
-        subprefixes = attacker_subprefixes(context, self.context)
-        return subprefixes.first(len(subprefixes))
+        return attacker_subprefixes(context, self.context)
 
     def plan(self, context: AttackContext) -> QueryPlan:
         """Return what the copy is asked: some of P_c as a multiset, or the first of P_f."""

@@ -32,8 +32,8 @@ from fedaudit.extraction.targets import (
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.significance import clustered_share
 
-from . import organisation, reference_models, sequence, usage
-from .measurements import p_value_rows, score_rows, text_row
+from . import organisation, reference_models, usage
+from .measurements import Comparison, p_value_rows, round_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
 
@@ -101,11 +101,6 @@ class Membership(Attack):
         if not (self.organisation or context.took_part):
             context = replace(context, rounds={})
         inside, outside = self._read(context, members, non_members)
-        scope = {
-            "records": "own" if context.victim is None else "victim",
-            "members": len(inside),
-            "others": len(outside),
-        }
         own, held_out = ([r.document for r in side] for side in (inside, outside))
         by_text = text_baseline.area(own, held_out, seed=context.seed)
         refusal = ""
@@ -113,18 +108,22 @@ class Membership(Attack):
             refusal = text_baseline.refusal(own, held_out, by_text, seed=context.seed)
         if refusal:
             refusal += ": compare with records of the same kind, form and time"
-        rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
-        rows += p_value_rows(context, inside, outside, scope, refusal)
-        rows += sequence.rows(context, inside, outside, scope, refusal)
-        rows += reference_models.rows(context, inside, outside, scope, refusal)
-        rows += usage.rows(context, inside, outside, scope, refusal)
-        rows += counterfactual_rows(self.name, context, inside, outside)
+        compared = Comparison(context=context, inside=inside, outside=outside, refusal=refusal)
+        rows = [
+            text_row(compared, by_text),
+            *score_rows(compared),
+            *p_value_rows(compared),
+            *round_rows(compared),
+            *reference_models.rows(compared),
+            *usage.rows(compared),
+            *counterfactual_rows(self.name, compared),
+        ]
         short = len(members) + len(non_members) - len(inside) - len(outside)
         limits = list(self._limits(context, by_text, short))
         if shared := len(records) - len(exclusive):
             limits.append(left_out_text(self.name, shared))
         if self.organisation:
-            tested = list(organisation.rows(context, inside, outside, scope))
+            tested = list(organisation.rows(compared))
             rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
         return Result(measurements=tuple(rows), limits=tuple(limits))
 
@@ -195,19 +194,15 @@ def _exclusive_records(context: AttackContext) -> list[Document]:
 KIND = "counterfactual"
 
 
-def counterfactual_rows(
-    plugin: str,
-    context: AttackContext,
-    members: Sequence[ScoredRecord],
-    nonmembers: Sequence[ScoredRecord],
-) -> Iterator[Measurement]:
+def counterfactual_rows(plugin: str, compared: Comparison) -> Iterator[Measurement]:
     """Yield the mean memorization of members and of held-out records; nothing without a model.
 
     Held-out records are a control: no one trained on them with or without the client.
     """
+    context = compared.context
     if context.counterfactual is None:
         return
-    for name, records in (("members", members), ("held-out", nonmembers)):
+    for name, records in (("members", compared.inside), ("held-out", compared.outside)):
         values = [record.memorization() for record in records]
         groups = [record.document.group or record.document.id for record in records]
         low, high = clustered_share(values, groups, seed=context.seed)

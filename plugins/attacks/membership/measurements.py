@@ -1,13 +1,14 @@
 """The measurements of scores: areas, rates and p values."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fedaudit.api import AttackContext, Estimate, Measurement
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.metrics.privacy.group_bootstrap import tpr_by_groups
 from fedaudit.metrics.privacy.membership_tests import least_p_value, permutation_p_values
 from fedaudit.metrics.privacy.roc import auc, balanced_accuracy, tpr_at_fpr
+from fedaudit.metrics.privacy.round_changes import round_scores
 
 from .scored_record import ScoredRecord
 
@@ -28,29 +29,45 @@ NO_STATISTICS = "a server does not say how likely tokens other than the record's
 Scope = Mapping[str, object]
 
 
-def text_row(by_text: Estimate | None, shared_scope: Scope) -> Measurement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Members' records and held-out ones, as all models read them."""
+
+    context: AttackContext
+    inside: Sequence[ScoredRecord]
+    outside: Sequence[ScoredRecord]
+    refusal: str = ""
+    """Why they may not be compared."""
+
+    @property
+    def scope(self) -> dict[str, object]:
+        """Return the scope that all rows share."""
+        return {
+            "records": "own" if self.context.victim is None else "victim",
+            "members": len(self.inside),
+            "others": len(self.outside),
+        }
+
+
+def text_row(compared: Comparison, by_text: Estimate | None) -> Measurement:
     """Return the row of the texts alone."""
-    scope = {"score": BY_TEXT, **shared_scope}
+    scope = {"score": BY_TEXT, **compared.scope}
     if by_text is None:
         return missing("auc", scope, text_baseline.TOO_FEW)
     return row("auc", by_text, scope, chance=0.5)
 
 
-def score_rows(
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Scope,
-    refusal: str,
-) -> Iterator[Measurement]:
+def score_rows(compared: Comparison) -> Iterator[Measurement]:
     """Yield the rows of every score."""
-    members, nonmembers = ([r.scores() for r in records] for records in (inside, outside))
+    sides = compared.inside, compared.outside
+    members, nonmembers = ([r.scores() for r in records] for records in sides)
     for name in members[0]:
-        scope = {"score": name, "source": "tuned", **shared_scope}
+        scope = {"score": name, "source": "tuned", **compared.scope}
         values = [[scores[name] for scores in side] for side in (members, nonmembers)]
         member_values, nonmember_values = ([v for v in side if v is not None] for side in values)
-        no_statistics = name == "min_k++" or inside[0].base is not None
+        no_statistics = name == "min_k++" or compared.inside[0].base is not None
         none = NO_STATISTICS if no_statistics else NO_BASE
-        reason = refusal or ("" if len(member_values) == len(members) else none)
+        reason = compared.refusal or ("" if len(member_values) == len(members) else none)
         yield from roc_rows(member_values, nonmember_values, scope, reason)
 
 
@@ -78,35 +95,52 @@ def roc_rows(
         yield replace(row("tpr", tpr, rate_scope, chance=rate), hits=hits)
 
 
-def p_value_rows(
-    context: AttackContext,
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Scope,
-    refusal: str,
-) -> Iterator[Measurement]:
+def p_value_rows(compared: Comparison) -> Iterator[Measurement]:
     """Yield what the verdict goes by, of the score that was fixed before.
 
     That is the p values, the least that so many groups can give, and the rate by groups.
     """
-    scope = {"score": VERDICT_SCORE, "source": "tuned", **shared_scope}
-    member_scores, nonmember_scores = (judged_scores(records) for records in (inside, outside))
-    if refusal or member_scores is None or nonmember_scores is None:
+    scope = {"score": VERDICT_SCORE, "source": "tuned", **compared.scope}
+    members, nonmembers = map(judged_scores, (compared.inside, compared.outside))
+    if compared.refusal or members is None or nonmembers is None:
         for test in TESTS:
-            yield missing("p_value", {**scope, "test": test}, refusal or NO_BASE)
+            yield missing("p_value", {**scope, "test": test}, compared.refusal or NO_BASE)
         return
-    yield from tested_rows(context, (member_scores, nonmember_scores), (inside, outside), scope)
+    yield from tested_rows(compared, (members, nonmembers), scope)
+
+
+def round_rows(compared: Comparison) -> Iterator[Measurement]:
+    """Yield what the sequence of global models shows beyond the last one, where a client sat out.
+
+    A client that trained in every round leaves more in the last model than in those before: for it
+    there are no such rows.
+    """
+    context, inside, outside = compared.context, compared.inside, compared.outside
+    if not context.took_part:
+        return
+    took_part = list(context.took_part.values())
+    scope = {
+        "score": "rounds",
+        "source": "tuned",
+        **compared.scope,
+        "rounds": len(took_part),
+        "took_part": sum(took_part),
+    }
+    if reason := compared.refusal or ("" if context.base else NO_BASE):
+        yield missing("auc", scope, reason)
+        return
+    scores = round_scores([record.gains() for record in (*inside, *outside)], took_part)
+    members, others = scores[: len(inside)], scores[len(inside) :]
+    yield from roc_rows(members, others, scope)
+    yield from tested_rows(compared, (members, others), scope)
 
 
 def tested_rows(
-    context: AttackContext,
-    scores: tuple[Sequence[float], Sequence[float]],
-    records: tuple[Sequence[ScoredRecord], Sequence[ScoredRecord]],
-    scope: Scope,
+    compared: Comparison, scores: tuple[Sequence[float], Sequence[float]], scope: Scope
 ) -> Iterator[Measurement]:
     """Yield what the verdict goes by, of one score of members and of held-out records."""
-    side_groups = groups(records[0]), groups(records[1])
-    p_values = permutation_p_values(*scores, side_groups, fpr=RATES[0], seed=context.seed)
+    seed, side_groups = compared.context.seed, (groups(compared.inside), groups(compared.outside))
+    p_values = permutation_p_values(*scores, side_groups, fpr=RATES[0], seed=seed)
     for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})
     yield number("p_value", p_values.low_ranks, {**scope, "test": LOW_RANKS})
@@ -114,7 +148,7 @@ def tested_rows(
     group_scope = {**scope, "groups": counts[0], "beside": counts[1]}
     yield number("least_p_value", least_p_value(*counts), group_scope)
     if len(scores[1]) * RATES[0] >= 1:
-        rate = tpr_by_groups(*scores, side_groups, fpr=RATES[0], seed=context.seed)
+        rate = tpr_by_groups(*scores, side_groups, fpr=RATES[0], seed=seed)
         yield row("tpr_by_group", rate, {**group_scope, "fpr": RATES[0]}, chance=RATES[0])
 
 

@@ -6,14 +6,14 @@ took part, and so the texts of everybody who writes like them. Here records that
 says it contributed are compared with its own records that it gave to no one, of the same style.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from fedaudit.api import AttackContext, Measurement
+from fedaudit.api import Measurement
 from fedaudit.metrics.privacy import text_baseline
-from fedaudit.metrics.privacy.participation import ParticipationTest, participation_test
+from fedaudit.metrics.privacy.participation import participation_test
 
-from .measurements import NO_BASE, missing, number, row
+from .measurements import NO_BASE, Comparison, groups, missing, number, row
 from .scored_record import ScoredRecord
 
 SCORE, UNIT = "participation", "organisation"
@@ -21,38 +21,41 @@ LEVEL = 0.01
 """The highest p value at which the organisation is said to have taken part."""
 PLACEBO = 0.05
 """Where words or the base tell the two sets apart at this level, they are not comparable."""
-Scope = Mapping[str, object]
 
 
-def rows(
-    context: AttackContext,
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Scope,
-) -> Iterator[Measurement]:
+def rows(compared: Comparison) -> Iterator[Measurement]:
     """Yield the p value and the gap behind it, after all rounds and after each; or why not."""
-    claimed, control = _of_nobody_else(context, inside), _same_organisation(inside, outside)
+    context, inside = compared.context, compared.inside
+    others = {document.text for documents in context.members.values() for document in documents}
+    claimed = [record for record in inside if record.document.text not in others]
+    # Held-out records of the same organisation, as far as groups name any.
+    names = {_organisation(record) for record in inside}
+    control = [record for record in compared.outside if _organisation(record) in names]
     scope = {
         "score": SCORE,
         "unit": UNIT,
         "source": "tuned",
-        "records": shared_scope["records"],
+        "records": compared.scope["records"],
         "members": len(claimed),
         "others": len(control),
         "rounds": len(context.rounds) + 1,
     }
-    groups = _groups(claimed), _groups(control)
-    reason = _obstacle(context, inside, claimed, control, groups)
-    if reason:
+    sides = groups(claimed), groups(control)
+    if reason := _obstacle(compared, claimed, control, sides):
         yield missing("p_value", scope, reason)
         return
-    scope |= {"groups": len(set(groups[0])), "beside": len(set(groups[1]))}
-    sides = [[record.gains() for record in records] for records in (claimed, control)]
-    overall_test = _test([[fmean(gains) for gains in side] for side in sides], groups, context.seed)
-    yield number("p_value", overall_test.p_value, scope)
-    yield row("score_gap", overall_test.gap, scope)
+    scope |= {"groups": len(set(sides[0])), "beside": len(set(sides[1]))}
+    mine, theirs = ([record.gains() for record in records] for records in (claimed, control))
+    test = participation_test([*map(fmean, mine)], [*map(fmean, theirs)], sides, seed=context.seed)
+    yield number("p_value", test.p_value, scope)
+    yield row("score_gap", test.gap, scope)
     for index, name in enumerate([*sorted(context.rounds), None]) if context.rounds else ():
-        test = _test([[gains[index] for gains in side] for side in sides], groups, context.seed)
+        test = participation_test(
+            [gains[index] for gains in mine],
+            [gains[index] for gains in theirs],
+            sides,
+            seed=context.seed,
+        )
         yield row("score_gap", test.gap, {**scope, "round": "last" if name is None else name})
 
 
@@ -75,38 +78,20 @@ def caveats(measurements: Sequence[Measurement]) -> Iterator[str]:
     )
 
 
-def _of_nobody_else(context: AttackContext, records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """Return the records that no known member has as well; of a victim's, the rest is not read."""
-    texts = {document.text for documents in context.members.values() for document in documents}
-    return [record for record in records if record.document.text not in texts]
-
-
-def _same_organisation(
-    inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]
-) -> list[ScoredRecord]:
-    """Return the held-out records of the same organisation, as far as groups name any."""
-    names = {_organisation(record) for record in inside}
-    return [record for record in outside if _organisation(record) in names]
-
-
 def _organisation(record: ScoredRecord) -> str:
     """Return the organisation of a record: its group up to a slash; empty without a slash."""
     name, slash, _ = record.document.group.partition("/")
     return name if slash else ""
 
 
-def _groups(records: Sequence[ScoredRecord]) -> list[str]:
-    return [record.document.group or record.document.text for record in records]
-
-
 def _obstacle(
-    context: AttackContext,
-    inside: Sequence[ScoredRecord],
+    compared: Comparison,
     claimed: Sequence[ScoredRecord],
     control: Sequence[ScoredRecord],
-    groups: tuple[Sequence[str], Sequence[str]],
+    sides: tuple[Sequence[str], Sequence[str]],
 ) -> str:
-    """Return why no test is suitable; empty where one is."""
+    """Return why no test is suitable; empty where one is. `sides` are the records' groups."""
+    context, inside = compared.context, compared.inside
     if context.base is None:
         return NO_BASE
     names = sorted({_organisation(record) for record in inside})
@@ -117,59 +102,42 @@ def _obstacle(
             "none of the held-out records is this organisation's own, and a style that it shares "
             "with others does not prove participation"
         )
-    if min(len(set(side)) for side in groups) < text_baseline.MIN_GROUPS:
-        counts = " and ".join(f"{len(set(side)):,}" for side in groups)
+    if min(len(set(side)) for side in sides) < text_baseline.MIN_GROUPS:
+        counts = " and ".join(f"{len(set(side)):,}" for side in sides)
+        duplicates = len(inside) - len(claimed)
         return (
             f"{counts} groups of claimed and held-out records that no other member has are too "
-            f"few; "
-            f"{text_baseline.MIN_GROUPS} each are needed"
+            f"few; {text_baseline.MIN_GROUPS} each are needed"
             + (
                 f" ({duplicates:,} claimed records are another member's as well: name that one's "
                 "own file as the victim's if it is the same organisation)"
-                if (duplicates := len(inside) - len(claimed))
+                if duplicates
                 else ""
             )
         )
-    return _difference(claimed, control, groups, context.seed)
+    return _difference(claimed, control, sides, context.seed)
 
 
 def _difference(
     claimed: Sequence[ScoredRecord],
     control: Sequence[ScoredRecord],
-    groups: tuple[Sequence[str], Sequence[str]],
+    sides: tuple[Sequence[str], Sequence[str]],
     seed: int,
 ) -> str:
     """Return what tells the two sets apart without the tuned model; empty where nothing does."""
-    words = text_baseline.permutation_p_value(
-        [record.document for record in claimed], [record.document for record in control], seed=seed
-    )
+    mine, theirs = ([record.document for record in records] for records in (claimed, control))
+    words = text_baseline.permutation_p_value(mine, theirs, seed=seed)
     if words is not None and words <= PLACEBO:
         return (
             "the held-out records differ from the others in their texts alone "
             f"(p = {words:.2g}), so they may not be of this organisation, or not set aside at "
             "random"
         )
-    placebo = _placebo(claimed, control, groups, seed)
+    before = [[fmean(record.base or ()) for record in records] for records in (claimed, control)]
+    placebo = participation_test(before[0], before[1], sides, seed=seed).two_sided
     if placebo <= PLACEBO:
         return (
             "the base, which no one here trained, tells the two sets apart already "
             f"(p = {placebo:.2g}), so they may not have been set aside at random"
         )
     return ""
-
-
-def _placebo(
-    claimed: Sequence[ScoredRecord],
-    control: Sequence[ScoredRecord],
-    groups: tuple[Sequence[str], Sequence[str]],
-    seed: int,
-) -> float:
-    """Return the p value of a difference in the base's loss."""
-    sides = [[fmean(record.base or ()) for record in records] for records in (claimed, control)]
-    return _test(sides, groups, seed).two_sided
-
-
-def _test(
-    sides: Sequence[Sequence[float]], groups: tuple[Sequence[str], Sequence[str]], seed: int
-) -> ParticipationTest:
-    return participation_test(sides[0], sides[1], groups, seed=seed)

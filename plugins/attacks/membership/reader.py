@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fedaudit.api import AttackContext, Document, Tokens, TokenStatistics
+from fedaudit.api import AttackContext, Document, Target, Tokens, TokenStatistics
 
 from .scored_record import ScoredRecord
 
@@ -38,36 +38,26 @@ def read_records(
         if len(encoding.ids[:room]) >= shortest
     ]
     sequences = [context.with_start(ids, at_start=True) for *_, ids in cut]
-    progress = context.progress("reading records")
-    tuned = context.engine.token_statistics(context.tuned, sequences, progress=progress)
-    base: Sequence[Sequence[float] | None] = [None] * len(cut)
-    if context.base is not None:
-        base = context.engine.score(
-            context.base, sequences, progress=context.progress("their base")
-        )
-    without: Sequence[TokenStatistics | None] = [None] * len(cut)
-    if context.counterfactual is not None:
-        progress = context.progress(f"their model {context.counterfactual.name}")
-        without = context.engine.token_statistics(
-            context.counterfactual, sequences, progress=progress
-        )
-    rounds = {
-        number: context.engine.score(model, sequences, progress=context.progress(model.name))
-        for number, model in context.rounds.items()
-    }
-    references = [
-        context.engine.score(
-            reference.target, sequences, progress=context.progress(reference.target.name)
-        )
-        for reference in context.references
-    ]
+
+    def score(target: Target, title: str) -> Sequence[Sequence[float]]:
+        return context.engine.score(target, sequences, progress=context.progress(title))
+
+    def statistics(target: Target, title: str) -> Sequence[TokenStatistics]:
+        return context.engine.token_statistics(target, sequences, progress=context.progress(title))
+
+    tuned = statistics(context.tuned, "reading records")
+    base = None if context.base is None else score(context.base, "their base")
+    left_out = context.counterfactual
+    without = None if left_out is None else statistics(left_out, f"their model {left_out.name}")
+    rounds = {number: score(model, model.name) for number, model in context.rounds.items()}
+    references = [score(one.target, one.target.name) for one in context.references]
     read = [
         ScoredRecord(
             document,
             text,
             tuned[index],
-            base[index],
-            without[index],
+            None if base is None else base[index],
+            None if without is None else without[index],
             {number: rows[index] for number, rows in rounds.items()},
             [rows[index] for rows in references],
         )

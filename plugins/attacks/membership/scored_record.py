@@ -68,21 +68,16 @@ class ScoredRecord:
             "error_zone": None
             if base is None or not self.tuned.first
             else scores.error_zone(logprobs, base, self.tuned.first),
-            **self._counterfactual(),
-            **self._neighbourhood(),
-        }
-
-    def _neighbourhood(self) -> dict[str, float | None]:
-        if not self.neighbours:
-            return {}
-        logprobs = self.tuned.log_probability
-        return {NEIGHBOURHOOD: scores.neighbourhood(logprobs, self.neighbours)}
-
-    def _counterfactual(self) -> dict[str, float | None]:
-        if self.without is None:
-            return {}
-        return {
-            COUNTERFACTUAL: scores.reference_ratio(
-                self.tuned.log_probability, self.without.log_probability
-            )
+            **(
+                {}
+                if self.without is None
+                else {
+                    COUNTERFACTUAL: scores.reference_ratio(logprobs, self.without.log_probability)
+                }
+            ),
+            **(
+                {NEIGHBOURHOOD: scores.neighbourhood(logprobs, self.neighbours)}
+                if self.neighbours
+                else {}
+            ),
         }

@@ -4,44 +4,38 @@ With reference federations it is estimated as DUCI does (Tong et al., ICLR 2025)
 offline scores; without them there is a lower bound.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from fedaudit.api import AttackContext, Estimate, Measurement
+from fedaudit.api import Estimate, Measurement
 from fedaudit.metrics.privacy import dataset_usage, rmia
 
 from . import reference_models
-from .measurements import NO_BASE, VERDICT_SCORE, groups, judged_scores, missing, row
+from .measurements import NO_BASE, VERDICT_SCORE, Comparison, groups, judged_scores, missing, row
 from .scored_record import ScoredRecord
 
 METRIC = "usage"
 
 
-def rows(
-    context: AttackContext,
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Mapping[str, object],
-    refusal: str,
-) -> Iterator[Measurement]:
+def rows(compared: Comparison) -> Iterator[Measurement]:
     """Yield the bound, and with reference federations the estimate."""
-    yield _bound(inside, outside, shared_scope, refusal)
-    if context.references:
-        yield _estimate(context, inside, outside, shared_scope, refusal)
+    yield _bound(compared)
+    if compared.context.references:
+        yield _estimate(compared)
 
 
-def _bound(
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Mapping[str, object],
-    refusal: str,
-) -> Measurement:
+def _bound(compared: Comparison) -> Measurement:
     """Return the least share, of groups of records, that the model was surely trained on."""
-    scope = {"score": VERDICT_SCORE, "source": "tuned", **shared_scope, "estimator": "lower bound"}
-    sides = [_group_means(records) for records in (inside, outside)]
-    if refusal or not all(sides):
-        return missing(METRIC, scope, refusal or NO_BASE)
+    scope = {
+        "score": VERDICT_SCORE,
+        "source": "tuned",
+        **compared.scope,
+        "estimator": "lower bound",
+    }
+    sides = [_group_means(records) for records in (compared.inside, compared.outside)]
+    if compared.refusal or not all(sides):
+        return missing(METRIC, scope, compared.refusal or NO_BASE)
     claimed, control = sides
     least = dataset_usage.lower_bound(claimed, control) / len(claimed)
     scope |= {"groups": len(claimed), "beside": len(control)}
@@ -59,24 +53,18 @@ def _group_means(records: Sequence[ScoredRecord]) -> list[float]:
     return [fmean(values) for values in by_group.values()]
 
 
-def _estimate(
-    context: AttackContext,
-    inside: Sequence[ScoredRecord],
-    outside: Sequence[ScoredRecord],
-    shared_scope: Mapping[str, object],
-    refusal: str,
-) -> Measurement:
+def _estimate(compared: Comparison) -> Measurement:
     """Return DUCI's estimate over the records that a reference federation lacked."""
     scope = {
         "score": "rmia",
         "source": "tuned",
-        **shared_scope,
+        **compared.scope,
         "estimator": "duci",
-        "references": len(context.references),
+        "references": len(compared.context.references),
     }
-    if refusal:
-        return missing(METRIC, scope, refusal)
-    seen = reference_models.observe(context, inside, outside, rmia.probability)
+    if compared.refusal:
+        return missing(METRIC, scope, compared.refusal)
+    seen = reference_models.observe(compared, rmia.probability)
     try:
         share, n = dataset_usage.estimate(seen)
     except ValueError as error:

@@ -7,7 +7,7 @@ from fedaudit.api import AttackContext, InputError
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.query_plan import QueryPlan
 
-from .subprefixes import FirstSubPrefixes, SubPrefixes, attacker_subprefixes
+from .subprefixes import SubPrefixes, attacker_subprefixes
 from .superset import Superset
 
 
@@ -30,7 +30,7 @@ class Frequency(Superset):
         if self.minimum < 1:
             raise ValueError("minimum must be at least 1.")
 
-    def occurrences(self, context: AttackContext) -> FirstSubPrefixes:
+    def occurrences(self, context: AttackContext) -> SubPrefixes:
         """Return the first `budget` prefixes of P_f, most frequent first."""
         return self._select_first(attacker_subprefixes(context, self.context))
 
@@ -42,20 +42,20 @@ class Frequency(Superset):
             query_plan.plan_in_order(context, chosen), notes=self._notes(subprefixes, chosen)
         )
 
-    def _select_first(self, subprefixes: SubPrefixes) -> FirstSubPrefixes:
+    def _select_first(self, subprefixes: SubPrefixes) -> SubPrefixes:
         """Return the first sub-prefixes; raises InputError where none is frequent enough."""
         enough = subprefixes.reaching(self.minimum)
         if len(subprefixes) and not enough:
             raise InputError(
                 f"No sub-prefix has a count of {self.minimum:,} or more: of {len(subprefixes):,}, "
-                f"the most frequent has {subprefixes.count[0]:,}; see --set {self.name}.minimum."
+                f"the most frequent has {subprefixes.counts[0]:,}; see --set {self.name}.minimum."
             )
         return subprefixes.first(enough if self.budget is None else min(self.budget, enough))
 
-    def _notes(self, subprefixes: SubPrefixes, chosen: FirstSubPrefixes) -> tuple[str, ...]:
+    def _notes(self, subprefixes: SubPrefixes, chosen: SubPrefixes) -> tuple[str, ...]:
         if not chosen:
             return ()
-        enough, last = subprefixes.reaching(self.minimum), subprefixes.count[len(chosen) - 1]
+        enough, last = subprefixes.reaching(self.minimum), subprefixes.counts[len(chosen) - 1]
         eligible = f"{enough:,} sub-prefixes with a count of at least {self.minimum:,}"
         if self.budget is not None and self.budget > enough:
             note = f"the budget of {self.budget:,} prefixes is larger than the set; all {eligible}"

@@ -1,75 +1,55 @@
 """Sub-prefixes of what stands before personal data: Set(SUP) of FedPII, section 4.2.2, in order."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
 
 from fedaudit.api import AttackContext
 from fedaudit.extraction.leads import join_leads
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
-if TYPE_CHECKING:
-    from .suffix_counts import Integers, Suffixes
-
-
-class FirstSubPrefixes(Sequence[PiiOccurrence]):
-    """The first sub-prefixes of a set, built on demand."""
-
-    def __init__(self, subprefixes: "SubPrefixes", size: int) -> None:
-        self._made, self._size = subprefixes, max(0, min(size, len(subprefixes)))
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[PiiOccurrence]:
-        return map(self._made.build_occurrence, range(self._size))
-
-    @overload
-    def __getitem__(self, index: int) -> PiiOccurrence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[PiiOccurrence]: ...
-    def __getitem__(self, index: int | slice) -> PiiOccurrence | list[PiiOccurrence]:
-        chosen = range(self._size)[index]
-        build = self._made.build_occurrence
-        return build(chosen) if isinstance(chosen, int) else [build(i) for i in chosen]
+from .suffix_counts import Integers, Suffixes, suffixes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubPrefixes:
+class SubPrefixes(Sequence[PiiOccurrence]):
     """Set(SUP): distinct sub-prefixes, most frequent first, then longest, then by tokens.
 
     They are built on demand; only the occurrences and a few numbers for each are kept.
     """
 
     occurrences: Sequence[PiiOccurrence]
-    suffixes: "Suffixes"
+    suffixes: Suffixes
+    size: int
+    """How many of them are in the set: the first ones."""
 
     def __len__(self) -> int:
-        return len(self.suffixes.count)
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> PiiOccurrence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PiiOccurrence]: ...
+    def __getitem__(self, index: int | slice) -> PiiOccurrence | list[PiiOccurrence]:
+        chosen = range(self.size)[index]
+        build = self.build_occurrence
+        return build(chosen) if isinstance(chosen, int) else [build(i) for i in chosen]
 
     @property
-    def count(self) -> "Integers":
-        """Return how often each occurs in the multiset, (len,) int32, falling."""
-        return self.suffixes.count
+    def counts(self) -> Integers:
+        """Return how often each occurs in the multiset, int32, falling."""
+        return self.suffixes.count[: self.size]
 
     def reaching(self, minimum: int) -> int:
         """Return how many occur at least `minimum` times: they are the first ones."""
-        import numpy as np
+        return int(np.searchsorted(-self.counts, -minimum, side="right"))
 
-        return int(np.searchsorted(-self.count, -minimum, side="right"))
-
-    def ordered(self, minimum: int = 1) -> Iterator[PiiOccurrence]:
-        """Yield those that occur at least `minimum` times, most frequent first."""
-        return map(self.build_occurrence, range(self.reaching(minimum)))
-
-    def most_frequent(self, k: int) -> list[PiiOccurrence]:
-        """Return the first `k`, or all where there are fewer."""
-        return self.first(k)[:]
-
-    def first(self, size: int) -> FirstSubPrefixes:
-        """Return the first `size`, or all where there are fewer, without making them yet."""
-        return FirstSubPrefixes(self, size)
+    def first(self, size: int) -> "SubPrefixes":
+        """Return the first `size`, or all where there are fewer."""
+        return replace(self, size=max(0, min(size, self.size)))
 
     def build_occurrence(self, index: int) -> PiiOccurrence:
         """Return a sub-prefix as an occurrence, with the commonest label and character after it."""
@@ -98,11 +78,10 @@ def distinct_subprefixes(
     because they are asked behind different starts; with `starts` False, where the starts are
     the same, they are one. Raises ValueError for a context below 1.
     """
-    from .suffix_counts import suffixes
-
     prefixes = [occurrence.prefix for occurrence in occurrences]
     whole_flags = [starts and occurrence.at_start for occurrence in occurrences]
-    return SubPrefixes(occurrences, suffixes(prefixes, whole_flags, context))
+    counted = suffixes(prefixes, whole_flags, context)
+    return SubPrefixes(occurrences, counted, len(counted.count))
 
 
 def attacker_subprefixes(context: AttackContext, prefix_tokens: int) -> SubPrefixes:

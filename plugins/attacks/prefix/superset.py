@@ -29,5 +29,4 @@ class Superset(PrefixAttack):
 
     def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return Set(SUP), most frequent first."""
-        subprefixes = attacker_subprefixes(context, self.context)
-        return subprefixes.first(len(subprefixes))
+        return attacker_subprefixes(context, self.context)

@@ -1,6 +1,5 @@
 """Ranking inference (SecureGate, section 5.1; Lukas et al., 2023), by perplexity."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,20 +9,19 @@ from fedaudit.api import (
     AttackContext,
     Cost,
     Counts,
-    Document,
     InputError,
     Result,
-    unknown_name_error,
 )
 from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
+    check_labels,
     exclusive_documents,
     exclusive_strings,
+    known_documents,
     left_out_text,
 )
 
 from . import cloze, scoring
-from .cloze import ClozeQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +68,13 @@ class Ranking(Attack):
         occurrences, left_out = self._maskable_pii(context)
         counts = sorted(set(self.candidates))
         order = cloze.choose_occurrences(occurrences, context.seed, self.per_document)
-        everybody = (context.attacker, context.attacked_documents, *context.members.values())
-        corpus = [document.text for documents in everybody for document in documents]
+        corpus = [document.text for document in known_documents(context)]
         offered = cloze.cloze_questions(
             order, occurrences, corpus, most=counts[-1], seed=context.seed
         )
-        questions, passed = self._select_questions(context, offered, counts[0])
+        questions, passed = scoring.scored_questions(
+            context, offered, fewest=counts[0], most=self.sentences, tokens=self.context
+        )
         result = scoring.result(self.name, scoring.candidate_losses(context, questions), counts)
         caveat = (
             f"{self.name}: {len(questions)} of {len(order)} distinct PII strings "
@@ -84,32 +83,13 @@ class Ranking(Attack):
         )
         return replace(result, limits=(caveat, *left_out, *result.limits))
 
-    def _select_questions(
-        self, context: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
-    ) -> tuple[list[scoring.ScoredQuestion], int]:
-        """Return what is asked, and how many questions were passed over for it."""
-        questions: list[scoring.ScoredQuestion] = []
-        passed = 0
-        for question in offered:
-            enough = len(question.distractors) >= fewest - 1
-            scored_question = (
-                scoring.scored_question(context, question, self.context) if enough else None
-            )
-            if scored_question is None:
-                passed += 1
-            else:
-                questions.append(scored_question)
-            if len(questions) == self.sentences:
-                break
-        return questions, passed
-
     def _maskable_pii(self, context: AttackContext) -> tuple[list[cloze.Occurrence], list[str]]:
         """Return every PII that may be masked, and a caveat on those that are left out.
 
         Neither the record nor the string may be another known client's too, which knows them
         without a leak. Raises InputError or UsageError where there is none.
         """
-        self._check_labels(context.attacked_documents)
+        check_labels(self.labels, context.attacked_documents)
         documents = exclusive_documents(context)
         shared_records = len(context.attacked_documents) - len(documents)
         if shared_records and not documents:
@@ -132,9 +112,3 @@ class Ranking(Attack):
         if shared_records or shared_strings:
             limits.append(left_out_text(self.name, shared_records, shared_strings))
         return [o for o in occurrences if o.string in exclusive], limits
-
-    def _check_labels(self, documents: Sequence[Document]) -> None:
-        """Raise UsageError for a label that was asked for and that no PII has."""
-        present = {span.label for document in documents for span in document.pii or ()}
-        if missing := set(self.labels) - present:
-            raise unknown_name_error("kind of PII in the data", min(missing), present)

@@ -1,17 +1,19 @@
 """Ranking inference: which candidate makes the sentence likeliest (SecureGate, section 5.1)."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from fedaudit.api import AttackContext, Finding, Measurement, Result, Target, TargetError
+from fedaudit.extraction.findings import numbered
 
-from .cloze import ClozeQuestion, ClozeWindow, context_window
+from .cloze import ClozeQuestion, ClozeWindow, Occurrence, context_window
 
 TIE = 1e-5
 """Two losses, in nats a token, that rounding cannot tell apart."""
 
 
+KIND, METRIC = "probability", "inference_accuracy"
 NO_BASE = "The target has no base to compare with: what the base would pick is not known."
 
 
@@ -34,10 +36,6 @@ class CandidateLosses:
     window: ClozeWindow
     tuned: tuple[float, ...]
     base: tuple[float, ...] | None
-
-    def has_candidates(self, candidates: int) -> bool:
-        """Tell whether the question has so many candidates."""
-        return len(self.tuned) >= candidates
 
 
 def truth_rank(losses: Sequence[float], candidates: int) -> int:
@@ -73,6 +71,33 @@ def scored_question(
     return None
 
 
+def scored_questions(
+    context: AttackContext,
+    offered: Iterable[ClozeQuestion],
+    *,
+    fewest: int,
+    most: int,
+    tokens: int,
+    accept: Callable[[ScoredQuestion], bool] = lambda _: True,
+) -> tuple[list[ScoredQuestion], int]:
+    """Return the first `most` questions that can be asked, and how many were passed over.
+
+    They have `fewest` candidates or more, fit the model's context, and `accept` takes them.
+    """
+    questions: list[ScoredQuestion] = []
+    passed = 0
+    for question in offered:
+        enough = len(question.distractors) >= fewest - 1
+        scored = scored_question(context, question, tokens) if enough else None
+        if scored is None or not accept(scored):
+            passed += 1
+        else:
+            questions.append(scored)
+        if len(questions) == most:
+            break
+    return questions, passed
+
+
 def candidate_losses(
     context: AttackContext, all_asked: Sequence[ScoredQuestion]
 ) -> list[CandidateLosses]:
@@ -105,128 +130,151 @@ def _losses(
     return losses
 
 
-def result(plugin: str, answers: Sequence[CandidateLosses], counts: Sequence[int]) -> Result:
-    """Return inference accuracy by number of candidates, and a finding for each leaked PII."""
-    rows: list[Measurement] = []
-    limits = [] if all(answer.base for answer in answers) else [NO_BASE]
-    for candidates in counts:
-        eligible = [answer for answer in answers if answer.has_candidates(candidates)]
-        rows += _rows(plugin, eligible, candidates)
-        if eligible:
-            limits += _limits(plugin, eligible, candidates)
-    leaked = [(f"{plugin}-{n:04d}", *leak) for n, leak in enumerate(_leaks(answers, counts), 1)]
-    return Result(
-        measurements=tuple(rows),
-        findings=tuple(_finding(plugin, name, leak, n) for name, leak, n in leaked),
-        limits=tuple(limits),
-        revealed=tuple(_revealed_texts(name, leak) for name, leak, _ in leaked),
-    )
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What each model picks for a question, out of its first candidates."""
+
+    losses: CandidateLosses
+    candidates: int
+    """How many candidates are offered, the truth among them."""
+    chance: float
+    """The chance that a guess is right."""
+
+    @property
+    def occurrence(self) -> Occurrence:
+        """The masked string, in its place."""
+        return self.losses.question.occurrence
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the tuned model finds the truth likeliest."""
+        return truth_rank(self.losses.tuned, self.candidates) == 1
+
+    @property
+    def base_rank(self) -> int | None:
+        """The truth's rank under the base; None without one."""
+        base = self.losses.base
+        return None if base is None else truth_rank(base, self.candidates)
+
+    @property
+    def is_leak(self) -> bool:
+        """Whether only the tuned model picks the truth."""
+        return self.is_right and self.base_rank is not None and self.base_rank > 1
 
 
-def _rows(
-    plugin: str, answers: Sequence[CandidateLosses], candidates: int
+def accuracy_rows(
+    picks: Sequence[Pick],
+    scope: Mapping[str, object],
+    chance: Callable[[Sequence[Pick]], float],
+    *,
+    kind: str,
+    plugin: str,
+    metric: str,
 ) -> Iterator[Measurement]:
-    """Yield the accuracy of each model, over all kinds of PII and for each."""
-    scope: dict[str, object] = {"candidates": candidates}
-    chance = 1 / candidates
-    if not answers:
-        yield Measurement.missing(
-            "no masked PII has so many candidates of its kind",
-            kind="probability",
-            plugin=plugin,
-            metric="inference_accuracy",
-            scope={**scope, "source": "tuned"},
-            n=0,
-            chance=chance,
-        )
-        return
-    labels = sorted({answer.question.occurrence.label for answer in answers})
-    for label in (None, *labels):
-        subset = [a for a in answers if label in (None, a.question.occurrence.label)]
-        where = scope if label is None else {**scope, "label": label}
-        tuned = [truth_rank(a.tuned, candidates) == 1 for a in subset]
-        base = [truth_rank(a.base, candidates) == 1 for a in subset if a.base]
+    """Yield the share of questions that each model answers, over all kinds of PII and for each."""
+    for label in ("", *sorted({pick.occurrence.label for pick in picks})):
+        subset = [pick for pick in picks if label in ("", pick.occurrence.label)]
+        where = {**scope, "label": label} if label else scope
+        tuned = [pick.is_right for pick in subset]
+        base = [pick.base_rank == 1 for pick in subset if pick.base_rank is not None]
         share = sum(base) / len(base) if base else None
         for source, right, baseline in (("tuned", tuned, share), ("base", base, None)):
             if right:
                 yield Measurement.rate(
                     sum(right),
                     len(right),
-                    kind="probability",
+                    kind=kind,
                     plugin=plugin,
-                    metric="inference_accuracy",
+                    metric=metric,
                     scope={**where, "source": source},
-                    chance=chance,
+                    chance=chance(subset),
                     baseline=baseline,
                 )
-    yield _chance_among_real(plugin, answers, candidates)
 
 
-def _chance_among_real(
-    plugin: str, answers: Sequence[CandidateLosses], candidates: int
-) -> Measurement:
-    """Return what picking any candidate of the file gives, before those that are invented.
+def leak_result(plugin: str, metric: str, leaks: Iterable[Pick]) -> Result:
+    """Return a finding for each leak, and its sentence in plain text; no measurements.
+
+    The evidence holds the plain string, which the report masks.
+    """
+    findings, texts = [], []
+    for name, pick in numbered(plugin, leaks):
+        string, label = pick.occurrence.string, pick.occurrence.label
+        findings.append(
+            Finding(
+                id=name,
+                severity="medium",
+                label=label,
+                measurement=f"{plugin} {metric}",
+                evidence={
+                    "text": string,
+                    "candidates": pick.candidates,
+                    "rank_of_base": pick.base_rank,
+                },
+            )
+        )
+        sentence = pick.losses.window.sentence(string)
+        texts.append({"id": name, "label": label, "text": string, "sentence": sentence})
+    return Result(findings=tuple(findings), revealed=tuple(texts))
+
+
+def result(plugin: str, answers: Sequence[CandidateLosses], counts: Sequence[int]) -> Result:
+    """Return inference accuracy by number of candidates, and a finding for each leaked PII."""
+    rows: list[Measurement] = []
+    limits = [] if all(answer.base for answer in answers) else [NO_BASE]
+    leaks: dict[int, Pick] = {}
+    for candidates in counts:
+        picks = {
+            index: Pick(answer, candidates, 1 / candidates)
+            for index, answer in enumerate(answers)
+            if len(answer.tuned) >= candidates
+        }
+        leaks |= {index: pick for index, pick in picks.items() if pick.is_leak}
+        rows += _rows(plugin, list(picks.values()), candidates)
+        if picks:
+            limits += _limits(plugin, [pick.losses for pick in picks.values()], candidates)
+    # The largest number of candidates first, then the base's worst rank.
+    order = sorted(sorted(leaks), key=lambda i: (-leaks[i].candidates, -(leaks[i].base_rank or 0)))
+    leaked = leak_result(plugin, METRIC, [leaks[i] for i in order])
+    return replace(leaked, measurements=tuple(rows), limits=tuple(limits))
+
+
+def _rows(plugin: str, picks: Sequence[Pick], candidates: int) -> Iterator[Measurement]:
+    """Yield the accuracy of each model, and what picking any candidate of the file gives.
 
     A model that learned how such strings are written passes over what is invented, whether or not
     it has seen the truth: of a question with r others from the file it picks the truth with the
     probability 1 / (1 + r) then.
     """
-    shares = [1 / (1 + min(a.question.real, candidates - 1)) for a in answers]
-    return Measurement(
-        kind="probability",
+    scope = {"candidates": candidates, "source": "tuned"}
+    if not picks:
+        yield Measurement.missing(
+            "no masked PII has so many candidates of its kind",
+            kind=KIND,
+            plugin=plugin,
+            metric=METRIC,
+            scope=scope,
+            n=0,
+            chance=1 / candidates,
+        )
+        return
+    yield from accuracy_rows(
+        picks,
+        {"candidates": candidates},
+        lambda _: 1 / candidates,
+        kind=KIND,
+        plugin=plugin,
+        metric=METRIC,
+    )
+    shares = [1 / (1 + min(pick.losses.question.real, candidates - 1)) for pick in picks]
+    yield Measurement(
+        kind=KIND,
         plugin=plugin,
         metric="inference_chance",
         value=sum(shares) / len(shares),
         n=len(shares),
-        scope={"candidates": candidates, "source": "tuned"},
+        scope=scope,
     )
-
-
-def _leaks(
-    answers: Iterable[CandidateLosses], counts: Sequence[int]
-) -> list[tuple[CandidateLosses, int]]:
-    """Return what only the tuned model picks, and out of how many candidates at most.
-
-    Sorted by the number of candidates, the largest first, then by the base's rank, the worst first.
-    """
-    leaks = [
-        (answer, max(leak_counts))
-        for answer in answers
-        if answer.base is not None
-        and (leak_counts := [n for n in counts if answer.has_candidates(n) and _tells(answer, n)])
-    ]
-    return sorted(leaks, key=lambda leak: (-leak[1], -truth_rank(leak[0].base or (), leak[1])))
-
-
-def _tells(answer: CandidateLosses, candidates: int) -> bool:
-    base = answer.base
-    return (
-        truth_rank(answer.tuned, candidates) == 1
-        and base is not None
-        and truth_rank(base, candidates) > 1
-    )
-
-
-def _finding(plugin: str, name: str, answer: CandidateLosses, candidates: int) -> Finding:
-    """Return a leak; the evidence holds the plain string, which the report masks."""
-    assert answer.base is not None
-    return Finding(
-        id=name,
-        severity="medium",
-        label=answer.question.occurrence.label,
-        measurement=f"{plugin} inference_accuracy",
-        evidence={
-            "text": answer.question.occurrence.string,
-            "candidates": candidates,
-            "rank_of_base": truth_rank(answer.base, candidates),
-        },
-    )
-
-
-def _revealed_texts(name: str, answer: CandidateLosses) -> dict[str, str]:
-    occurrence = answer.question.occurrence
-    sentence = answer.window.sentence(occurrence.string)
-    return {"id": name, "label": occurrence.label, "text": occurrence.string, "sentence": sentence}
 
 
 def _limits(plugin: str, answers: Sequence[CandidateLosses], candidates: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -182,16 +183,16 @@ class Reconstruction(Attack):
         comes_out: Callable[[Sequence[int]], bool],
     ) -> Iterator[Measurement]:
         """Yield how many of the members' records come out, and of others."""
-        yield Measurement.rate(
-            sum(map(comes_out, owned.values())), len(owned), kind=KIND, plugin=self.name,
-            metric=metric, scope={**scope, "source": "tuned"},
+        rate = partial(Measurement.rate, kind=KIND, plugin=self.name, metric=metric)
+        yield rate(
+            sum(map(comes_out, owned.values())),
+            len(owned),
+            scope={**scope, "source": "tuned"},
             reason="no record of two tokens is at hand of those who trained",
-        )  # fmt: skip
+        )
         if others:
-            yield Measurement.rate(
-                sum(map(comes_out, others.values())), len(others), kind=KIND, plugin=self.name,
-                metric=metric, scope={**scope, "source": "control"},
-            )  # fmt: skip
+            hits = sum(map(comes_out, others.values()))
+            yield rate(hits, len(others), scope={**scope, "source": "control"})
 
 
 def _names(updates: Sequence[RoundUpdate]) -> list[str]:

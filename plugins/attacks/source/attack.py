@@ -8,7 +8,7 @@ different kinds; how well they do stands beside it.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from statistics import fmean
 from typing import ClassVar
 
 from fedaudit.api import (
@@ -45,7 +45,7 @@ class RecordLosses:
     def score(self, client: str) -> float:
         """Return how much better a client's model knows it than the others' do on average."""
         other_losses = [loss for name, loss in self.losses.items() if name != client]
-        return fsum(other_losses) / len(other_losses) - self.losses[client]
+        return fmean(other_losses) - self.losses[client]
 
     @property
     def group(self) -> str:
@@ -109,7 +109,7 @@ class SourceInference(Attack):
                 model.target, [ids for *_, ids in inputs], progress=progress
             )
         return [
-            RecordLosses(document, client, {name: -_mean(rows[i]) for name, rows in scores.items()})
+            RecordLosses(document, client, {name: -fmean(rows[i]) for name, rows in scores.items()})
             for i, (client, document, _) in enumerate(inputs)
         ]
 
@@ -190,7 +190,3 @@ def _exclusive(context: AttackContext) -> list[tuple[str, Document]]:
             if not document.is_prompt:
                 owners.setdefault(document.text, {}).setdefault(client, document)
     return [next(iter(owners[text].items())) for text in sorted(owners) if len(owners[text]) == 1]
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return fsum(scores) / len(scores)

@@ -17,6 +17,7 @@ from fedaudit.api import (
     UsageError,
 )
 from fedaudit.extraction.positive_controls import positive_controls
+from fedaudit.extraction.targets import control_strings
 
 from . import sampled_texts, scoring
 from .scoring import DetectedStrings
@@ -67,16 +68,20 @@ class Untargeted(sampled_texts.SampledTexts):
             base=self._detect(context, context.detector, base, "base")
             if base is not None
             else None,
-            control=sampled_texts.control_strings(context, truth),
+            control=control_strings(context, truth),
             known=positive_controls(context, set(truth.values())).labels,
             queries=self.samples,
         )
         owned = [document.text for document in sampled_texts.searched_documents(context)]
         detections = self._detect(context, context.detector, owned, "the data")
         result = scoring.score_extraction(extraction)
+        context_limit = (
+            f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, "
+            f"not of {self.new_tokens:,}."
+        )
         limits = (
             self._sampling_text(context.detector, start, request, extraction),
-            *self._context_limits(request),
+            *([context_limit] if request.max_new_tokens < self.new_tokens else []),
             scoring.detector_ceiling(self.name, truth, detections),
         )
         rows = (*result.measurements, *scoring.verbatim(extraction, tuned, base))
@@ -132,15 +137,6 @@ class Untargeted(sampled_texts.SampledTexts):
             f"were drawn from {'each' if extraction.base else 'the'} model behind "
             f"{start.description}; mentions of PII that the detector found: "
             f"{counts}. It is {detector.describe()}."
-        )
-
-    def _context_limits(self, request: GenerationRequest) -> tuple[str, ...]:
-        """Return a limit where the model's context was too short for `new_tokens`."""
-        if request.max_new_tokens == self.new_tokens:
-            return ()
-        return (
-            f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, "
-            f"not of {self.new_tokens:,}.",
         )
 
 

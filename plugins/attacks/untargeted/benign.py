@@ -26,6 +26,7 @@ from fedaudit.api import (
     has_han,
 )
 from fedaudit.extraction.positive_controls import positive_controls
+from fedaudit.extraction.targets import control_strings
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.pii.normalized_search import fold
 
@@ -167,7 +168,7 @@ class BenignPrompts(sampled_texts.SampledTexts):
     def run(self, context: AttackContext) -> Result:
         """Compare what both models answer with the PII of the victim, or of the attacker."""
         truth = sampled_texts.target_strings(context, self.labels)
-        control = sampled_texts.control_strings(context, truth)
+        control = control_strings(context, truth)
         known = positive_controls(context, set(truth.values())).labels
         prompt_set = self._requests(context)
         strings = {**known, **control, **truth}

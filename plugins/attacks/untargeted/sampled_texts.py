@@ -1,7 +1,7 @@
 """What attacks that draw texts and look for personal data in them have in common."""
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import (
@@ -12,10 +12,8 @@ from fedaudit.api import (
     InputError,
     SamplingParams,
     decoding_abilities,
-    unknown_name_error,
 )
-from fedaudit.extraction.controls import sample_controls
-from fedaudit.extraction.targets import exclusive_strings
+from fedaudit.extraction.targets import check_labels, exclusive_strings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +60,8 @@ def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[s
         for document in searched_documents(context)
         for s, label in document.strings()
     ]
-    present = {label for _, label in pairs}
-    if present and (missing := set(labels) - present):
-        raise unknown_name_error("kind of PII in the data", min(missing), present)
+    if pairs:
+        check_labels(labels, searched_documents(context))
     strings: dict[str, str] = {}
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
@@ -77,11 +74,3 @@ def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[s
             f"There is no PII to look for: the file of {option} holds none of its own."
         )
     return strings
-
-
-def control_strings(context: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
-    """Return strings of the kinds in `truth` that are in no document of the context."""
-    everybody = (context.attacker, context.victim or (), *context.members.values())
-    corpus = [document.text for documents in everybody for document in documents]
-    controls = {s.strip(): label for d in context.control for s, label in d.strings() if s.strip()}
-    return dict(sample_controls(truth, corpus, seed=context.seed, real_controls=controls))

@@ -3,8 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
+from fedaudit.extraction.findings import numbered, revealed
 from fedaudit.extraction.leak_tests import HIGH_SEVERITY_P, MEDIUM_SEVERITY_P
 from fedaudit.extraction.positive_controls import KNOWN
 from fedaudit.metrics.document_frequency import present_strings
@@ -86,19 +88,28 @@ def score_extraction(extraction: UntargetedResult) -> Result:
 
 
 def leak_findings(extraction: UntargetedResult) -> Result:
-    """Return a finding for each string that leaked, its plain text, and no measurements."""
-    strings = leaked_strings(extraction)
-    names = [(f"{extraction.plugin}-{number:04d}", s) for number, s in enumerate(strings, 1)]
+    """Return a finding for each string that leaked, the commonest first, and no measurements.
+
+    What leaks is a string of the data that the model says and its base does not. The evidence holds
+    the plain string, which the report masks.
+    """
+    mentions, by_source = extraction.tuned.mentions, sources(extraction)
+    leaks = by_source.get("tuned-not-base", by_source["tuned"]) & extraction.truth.keys()
+    strings = sorted(leaks, key=lambda string: (-mentions[string], string))
     p_values = {string: _p_value(extraction, string) for string in strings}
     rates = false_discovery_rates(p_values, len(extraction.truth))
-    return Result(
-        findings=tuple(_finding(extraction, name, string, rates[string]) for name, string in names),
-        limits=() if extraction.base else (NO_BASE,),
-        revealed=tuple(
-            {"id": name, "label": extraction.truth[string], "text": string}
-            for name, string in names
-        ),
+    findings = tuple(
+        Finding(
+            id=name,
+            severity=_severity(rates[string]) if extraction.base else "unverified",
+            label=extraction.truth[string],
+            measurement=f"{extraction.plugin} extraction_recall",
+            evidence={"text": string, "mentions": mentions[string]},
+        )
+        for name, string in numbered(extraction.plugin, strings)
     )
+    limits = () if extraction.base else (NO_BASE,)
+    return Result(findings=findings, limits=limits, revealed=revealed(findings))
 
 
 def sources(extraction: UntargetedResult) -> dict[str, set[str]]:
@@ -110,65 +121,51 @@ def sources(extraction: UntargetedResult) -> dict[str, set[str]]:
     return by_source
 
 
-def leaked_strings(extraction: UntargetedResult) -> list[str]:
-    """Return the data's strings that the model says and its base does not, commonest first."""
-    by_source = sources(extraction)
-    strings = by_source.get("tuned-not-base", by_source["tuned"]) & extraction.truth.keys()
-    return sorted(strings, key=lambda string: (-extraction.tuned.mentions[string], string))
-
-
 def _rows(extraction: UntargetedResult) -> Iterator[Measurement]:
-    """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the control's recall."""
+    """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the recall of controls."""
     by_source, truth = sources(extraction), extraction.truth.keys()
-    guessed = len(extraction.control.keys() & by_source["tuned"])
-    chance = guessed / len(extraction.control) if extraction.control else None
+    rate = partial(Measurement.rate, kind="extraction", plugin=extraction.plugin)
+    counts = _recalled(extraction)
+    guessed, guesses = counts.get("control", (0, 0))
     base = by_source.get("base")
     for source, strings in by_source.items():
-        scope, hits, of_base = {"source": source}, len(strings & truth), source == "base"
-        yield Measurement.rate(
+        scope, (hits, n) = {"source": source}, counts.pop(source)
+        beaten = base if source != "base" else None
+        yield rate(
             hits,
             len(strings),
-            kind="extraction",
-            plugin=extraction.plugin,
             metric="extraction_precision",
             scope=scope,
-            baseline=len(base & truth) / len(base) if base and not of_base else None,
+            baseline=len(beaten & truth) / len(beaten) if beaten else None,
             reason=EMPTY[source],
         )
-        yield Measurement.rate(
+        yield rate(
             hits,
-            len(truth),
-            kind="extraction",
-            plugin=extraction.plugin,
+            n,
             metric="extraction_recall",
             scope=scope,
-            chance=chance,
-            baseline=None if base is None or of_base else len(base & truth) / len(truth),
+            chance=guessed / guesses if guesses else None,
+            baseline=None if beaten is None else len(beaten & truth) / n,
         )
-    if extraction.control:
-        yield Measurement.rate(
-            guessed,
-            len(extraction.control),
-            kind="extraction",
-            plugin=extraction.plugin,
-            metric="extraction_recall",
-            scope={"source": "control"},
-        )
-    if extraction.known:
-        yield Measurement.rate(
-            len(said_known(extraction)),
-            len(extraction.known),
-            kind="extraction",
-            plugin=extraction.plugin,
-            metric="extraction_recall",
-            scope={"source": KNOWN},
-        )
+    for source, (hits, n) in counts.items():
+        yield rate(hits, n, metric="extraction_recall", scope={"source": source})
 
 
-def said_known(extraction: UntargetedResult) -> set[str]:
-    """Return the positive controls that the model says and its base does not."""
-    by_source = sources(extraction)
-    return extraction.known.keys() & by_source.get("tuned-not-base", by_source["tuned"])
+def _recalled(extraction: UntargetedResult) -> dict[str, tuple[int, int]]:
+    """Return how many strings came out, and of how many, by source, for controls of both kinds too.
+
+    Of positive controls those count that the base does not say.
+    """
+    by_source, truth, control = sources(extraction), extraction.truth, extraction.control
+    counts = {
+        name: (len(strings & truth.keys()), len(truth)) for name, strings in by_source.items()
+    }
+    if control:
+        counts["control"] = len(control.keys() & by_source["tuned"]), len(control)
+    if known := extraction.known:
+        said = known.keys() & by_source.get("tuned-not-base", by_source["tuned"])
+        counts[KNOWN] = len(said), len(known)
+    return counts
 
 
 def _label_rows(extraction: UntargetedResult) -> Iterator[Measurement]:
@@ -209,17 +206,6 @@ def query_count_rows(extraction: UntargetedResult) -> Iterator[Measurement]:
             value=float(extraction.queries),
             scope={"source": source},
         )
-
-
-def _finding(extraction: UntargetedResult, name: str, string: str, rate: float) -> Finding:
-    """Return a leak; the evidence holds the plain string, which the report masks."""
-    return Finding(
-        id=name,
-        severity=_severity(rate) if extraction.base else "unverified",
-        label=extraction.truth[string],
-        measurement=f"{extraction.plugin} extraction_recall",
-        evidence={"text": string, "mentions": extraction.tuned.mentions[string]},
-    )
 
 
 def _p_value(extraction: UntargetedResult, string: str) -> float:
@@ -269,13 +255,6 @@ def verbatim(
 
 def verbatim_recall_rows(extraction: UntargetedResult) -> tuple[Measurement, ...]:
     """Return the recall of every source, where strings of the records and controls were counted."""
-    truth, control = extraction.truth.keys(), extraction.control.keys()
-    hits = {source: len(strings & truth) for source, strings in sources(extraction).items()}
-    counts = {source: (count, len(truth)) for source, count in hits.items()}
-    if control:
-        counts["control"] = len(control & extraction.tuned.labels.keys()), len(control)
-    if extraction.known:
-        counts[KNOWN] = len(said_known(extraction)), len(extraction.known)
     return tuple(
         Measurement.rate(
             count,
@@ -285,5 +264,5 @@ def verbatim_recall_rows(extraction: UntargetedResult) -> tuple[Measurement, ...
             metric="extraction_recall",
             scope={"source": source, "detection": "verbatim"},
         )
-        for source, (count, n) in counts.items()
+        for source, (count, n) in _recalled(extraction).items()
     )

@@ -15,6 +15,7 @@ from fedaudit.api.plugin import AttackContext, PiiDetector, PromptStart
 from fedaudit.api.records import Document, GenerationRequest, PiiSpan, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.extraction.targets import control_strings
 from fedaudit.metrics.intervals import wilson
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
@@ -259,13 +260,13 @@ def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
     # Of kind X nobody is invented: words are recombined, and what is in the data is left out.
-    made = sampled_texts.control_strings(case_of(victim), truth)
+    made = control_strings(case_of(victim), truth)
     assert {"Anna Orr", "Bernd Lee"} <= made.keys()
     assert not made.keys() & truth.keys()
     real = [marked("Anna Orr, Bernd Lee", ("Anna Orr", "X"), ("Bernd Lee", "X"))]
     own = [Document(id="a", text="Anna Orr is the attacker's.", pii=())]
     named = case_of(victim, attacker=own, control=real)
-    assert sampled_texts.control_strings(named, truth) == {"Bernd Lee": "X"}
+    assert control_strings(named, truth) == {"Bernd Lee": "X"}
     detector = Listed(dict.fromkeys([*truth, "Anna Orr", "Bernd Lee"], "X"))
     spoken = {"tuned": ["Anna Lee met Bernd Lee"], "base": [""]}
     result = attacked(

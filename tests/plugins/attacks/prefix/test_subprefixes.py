@@ -18,7 +18,7 @@ def place(*tokens, start=False, label="X", after=""):
 def spelled(fake, found):
     return [
         (fake._text(p.prefix), p.at_start, int(count))
-        for p, count in zip(found.ordered(), found.count, strict=True)
+        for p, count in zip(found, found.counts, strict=True)
     ]
 
 
@@ -38,7 +38,7 @@ def test_the_worked_example():
     found = distinct_subprefixes(pii_occurrences(fake, worked.ATTACKER, 3), 3)
     assert spelled(fake, found) == WORKED
     assert len(found) == 7
-    assert found.count.sum() == 10
+    assert found.counts.sum() == 10
 
 
 def test_the_order_of_the_documents_changes_nothing():
@@ -52,26 +52,29 @@ def test_the_order_of_the_documents_changes_nothing():
 def test_a_minimum_cuts_the_order():
     fake = worked.engine()
     found = distinct_subprefixes(pii_occurrences(fake, worked.ATTACKER, 3), 3)
-    assert [fake._text(p.prefix) for p in found.ordered(2)] == [" claimant", "The claimant"]
+    assert [fake._text(p.prefix) for p in found.first(found.reaching(2))] == [
+        " claimant",
+        "The claimant",
+    ]
     assert [found.reaching(n) for n in (1, 2, 3, 4)] == [7, 2, 1, 0]
-    assert found.most_frequent(2) == list(found.ordered(2))
-    assert found.most_frequent(99) == list(found.ordered()) == list(found.first(99))
+    assert list(found.first(2)) == list(found.first(found.reaching(2)))
+    assert list(found.first(99)) == list(found) == list(found.first(99))
     assert len(found.first(3)) == 3
-    assert found.first(3)[1] == found.most_frequent(2)[1]
+    assert found.first(3)[1] == found[1]
     with pytest.raises(IndexError):
         found.first(3)[3]
 
 
 def test_the_whole_prefix_at_a_documents_start_is_another_one():
     found = distinct_subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2)
-    assert {(p.prefix, p.at_start) for p in found.ordered()} == {
+    assert {(p.prefix, p.at_start) for p in found} == {
         ((2,), False),
         ((1, 2), True),
         ((1, 2), False),
     }
     alike = distinct_subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2, starts=False)
-    assert {(p.prefix, p.at_start) for p in alike.ordered()} == {((2,), False), ((1, 2), False)}
-    assert alike.count.tolist() == [2, 2]
+    assert {(p.prefix, p.at_start) for p in alike} == {((2,), False), ((1, 2), False)}
+    assert alike.counts.tolist() == [2, 2]
 
 
 def test_no_prompt_is_asked_twice_whatever_the_beginnings():
@@ -81,14 +84,14 @@ def test_no_prompt_is_asked_twice_whatever_the_beginnings():
         # At context 2, " the claimant" stands at the start of nothing, "The claimant" does.
         case = worked.case(fake, attacker=[*worked.ATTACKER, twice], beginning=beginning)
         found = attacker_subprefixes(case, 2)
-        prompts = Counter(case.with_start(p.prefix, at_start=p.at_start) for p in found.ordered())
+        prompts = Counter(case.with_start(p.prefix, at_start=p.at_start) for p in found)
         assert set(prompts.values()) == {1}
 
 
 def test_the_label_is_the_commonest_behind_it():
     kinds = [("B", ","), ("A", "."), ("A", "."), ("C", ","), ("B", ",")]
     found = distinct_subprefixes([place(1, label=label, after=after) for label, after in kinds], 1)
-    [only] = found.ordered()
+    [only] = found
     assert (only.label, only.after) == ("A", ".")  # as often as B: the smaller one
     assert only.tokens == ()
 
@@ -96,7 +99,7 @@ def test_the_label_is_the_commonest_behind_it():
 def test_nothing_to_cut():
     found = distinct_subprefixes([], 5)
     assert len(found) == 0
-    assert list(found.ordered()) == found.most_frequent(3) == []
+    assert list(found) == list(found.first(3)) == []
 
 
 def test_a_ready_made_prompt_longer_than_the_context_loses_its_beginning():
@@ -120,7 +123,7 @@ def test_it_is_the_set_of_the_definition(drawn, context, starts):
         for n in range(1, min(context, len(one.prefix)) + 1)
     )
     found = distinct_subprefixes(occurrences, context, starts=starts)
-    told = [(p.prefix, p.at_start) for p in found.ordered()]
-    assert dict(zip(told, found.count.tolist(), strict=True)) == wanted
+    told = [(p.prefix, p.at_start) for p in found]
+    assert dict(zip(told, found.counts.tolist(), strict=True)) == wanted
     assert len(set(told)) == len(told)
-    assert found.count.tolist() == sorted(wanted.values(), reverse=True)
+    assert found.counts.tolist() == sorted(wanted.values(), reverse=True)
