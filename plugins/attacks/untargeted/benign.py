@@ -95,10 +95,12 @@ def prompts_by_origin(
     They are texts up to where the answer begins. With an `origin` only those are yielded. At most
     `most` different ones of a kind are drawn, by the seed and not by their order.
     """
+    chinese = sum(has_han(document.text) for document in context.attacker)
+    general = GENERAL_CHINESE if 2 * chinese > len(context.attacker) else GENERAL
     texts_of: dict[Origin, Callable[[], Iterable[str]]] = {
         "held-out": lambda: _asked(context.held_out or (), context.template),
         "own": lambda: _asked(context.attacker, context.template),
-        "general": lambda: [_written(context, text) for text in _general(context)],
+        "general": lambda: [_written(context, text) for text in general],
     }
     for kind, texts in texts_of.items():
         if origin in (None, kind) and (different := sorted(set(texts()))):
@@ -119,12 +121,6 @@ def _written(context: AttackContext, text: str) -> str:
     if context.template and any(document.instruction for document in context.attacker):
         return context.template.prompt(text, "")
     return text
-
-
-def _general(context: AttackContext) -> tuple[str, ...]:
-    """Return requests in the language of most records."""
-    chinese = sum(has_han(document.text) for document in context.attacker)
-    return GENERAL_CHINESE if 2 * chinese > len(context.attacker) else GENERAL
 
 
 StringSets = Sequence[frozenset[str]]
