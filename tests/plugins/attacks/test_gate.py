@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.defense import KeyedResponder, Responder
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, GatedRequest, PiiSpan, RoutedRequest, Target
 from fedaudit.audit.evidence import mask_findings
@@ -575,27 +575,6 @@ def test_what_has_no_gate_is_a_wrong_input(responder):
     engine = RoutedEngine(fake, Plain()) if responder else fake
     with pytest.raises(InputError, match="has no gate; audit a federation whose defence"):
         attacked(changes={"engine": engine})
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"random": -1}, "random"),
-        ({"edits": -1}, "edits"),
-        ({"candidates": 1}, "candidates"),
-        ({"sentences": 0}, "sentences"),
-        ({"context": 0}, "context"),
-        ({"leak": True}, "Did you mean 'leaks'"),
-    ],
-)
-def test_wrong_options_are_refused(wrong, says):
-    with pytest.raises(UsageError, match=says):
-        registry.create("attack", "gate", wrong)
-
-
-def test_it_is_run_once_with_a_hundred_thousand_keys():
-    gate = registry.create("attack", "gate")
-    assert (gate.once, gate.random, gate.edits, gate.leaks) == (True, 100_000, 10_000, True)
 
 
 KEYS = st.lists(st.text(ALPHABET, min_size=2, max_size=7), min_size=1, max_size=3, unique=True)

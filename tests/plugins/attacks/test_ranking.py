@@ -434,28 +434,6 @@ def test_data_without_pii_is_a_wrong_input(documents):
         attacked(documents)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"candidates": ()}, "candidates"),
-        ({"candidates": (50, 1)}, "candidates must be at least 2"),
-        ({"sentences": 0}, "sentences"),
-        ({"context": 0}, "context"),
-        ({"shortest": 0}, "shortest"),
-        ({"per_document": -1}, "per_document"),
-        ({"sentence": 5}, "Did you mean 'sentences'"),
-    ],
-)
-def test_wrong_options_are_refused(wrong, says):
-    with pytest.raises(UsageError, match=says):
-        registry.create("attack", "ranking", wrong)
-
-
-def test_it_is_the_papers_protocol_by_default():
-    plain = registry.create("attack", "ranking")
-    assert (plain.candidates, plain.sentences, plain.labels) == ((50,), 100, ())
-
-
 def test_what_guessing_gives_among_the_strings_of_the_file():
     # Six people: five others each, of which three are offered; four towns: three others each.
     assert row(attacked(), "tuned", metric="inference_chance").value == pytest.approx(1 / 4)

@@ -185,8 +185,9 @@ def test_a_sum_hides_five_long_records(trainer):
 
 
 @pytest.mark.parametrize("view", ["sum", "global"])
-def test_updates_of_which_nothing_can_be_told_are_named(trainer, view):
+def test_updates_of_which_nothing_can_be_told_are_named(trainer, monkeypatch, view):
     train, start = trainer
+    monkeypatch.setattr(f"{reconstruction.__name__}.PRODUCTS", 1000)  # a search takes seconds
     both = together(view, start, [train("a", adam, [RECORD]), train("b", adam, [EARLIER[0]])])
     rows = inverted(start, both, replace(both, members=("f", "g"))).measurements
     assert {(row.metric, row.value) for row in rows} == {("reconstruction_rate", None)}

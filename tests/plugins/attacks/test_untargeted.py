@@ -9,7 +9,6 @@ from fedaudit_plugins.attacks.untargeted import sampled_texts, scoring
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, PiiDetector, PromptStart
 from fedaudit.api.records import Document, GenerationRequest, PiiSpan, SamplingParams, Target
@@ -370,27 +369,6 @@ def test_it_needs_a_detector():
         attacked(changes={"detector": None})
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"samples": 0}, "samples"),
-        ({"new_tokens": 0}, "new_tokens"),
-        ({"temperature": -1.0}, "temperature"),
-        ({"top_k": -1}, "top_k"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"sample": 3}, "Did you mean 'samples'"),
-    ],
-)
-def test_wrong_options_are_refused(wrong, says):
-    with pytest.raises(UsageError, match=says):
-        registry.create("attack", "untargeted", wrong)
-
-
-def test_it_is_the_papers_decoding_by_default():
-    plain = registry.create("attack", "untargeted")
-    assert (plain.new_tokens, plain.temperature, plain.top_k, plain.top_p) == (256, 1.0, 40, 1.0)
-
-
 WORDS = st.lists(st.sampled_from(sorted(KINDS)), max_size=4).map(" ".join)
 TEXTS = st.lists(WORDS, min_size=1, max_size=6)
 NAMES = ("Kim", "Lee", "Fox", "Hull")
@@ -437,42 +415,3 @@ def test_more_samples_never_lower_recall_nor_does_more_of_the_base_raise_it(tune
     beyond, whole = (recalls(by_base, source) for source in ("tuned-not-base", "tuned"))
     assert beyond == sorted(beyond, reverse=True)
     assert {*whole} == {beyond[0]}
-
-
-def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
-    from fedaudit.engine.local import LocalEngine
-
-    engine = LocalEngine(fresh_base)
-    detector = registry.create("detector", "presidio")
-    # The bare base knows how records look; it stands for the tuned model, and an adapter far from
-    # zero, which says nothing of the kind, for its base.
-    tuned, base = Target(name="tuned"), Target(name="base", adapter=str(adapter))
-    request = GenerationRequest(prompt=engine.prompt_starts["bos"], samples=16, max_new_tokens=48)
-    [texts] = engine.generate(
-        tuned, GenerationBatch([request], seed=5, decoding=SamplingParams(top_k=40))
-    )
-    spans = detector.detect(texts.texts)
-    said = {
-        t[s.start : s.end]: s.label for t, of in zip(texts.texts, spans, strict=True) for s in of
-    }
-    assert len(said) > 1
-    known = sorted(said)[0]
-    victim = [
-        marked(f"Call {known} now.", (known, said[known])),
-        marked("Write to a.b@example.org.", ("a.b@example.org", "EMAIL_ADDRESS")),
-    ]
-    case = AttackContext(
-        engine=engine,
-        tuned=tuned,
-        base=base,
-        attacker=(),
-        victim=victim,
-        detector=detector,
-        seed=5,
-        beginning=PromptStart(start="bos"),
-    )
-    result = registry.create("attack", "untargeted", {"samples": 16, "new_tokens": 48}).run(case)
-    assert counts(result, "tuned") == [(1, len(said)), (1, 2)]
-    assert row(result, "extraction_recall", "tuned-not-base").hits == 1
-    [finding] = result.findings
-    assert (finding.label, finding.evidence["text"]) == (said[known], known)

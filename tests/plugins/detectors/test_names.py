@@ -21,105 +21,235 @@ def people(text, **options):
     return [name for name, label in found(text, **options) if label == "PERSON"]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("The case was heard by Mr Gayk Levonovich Sarkisyan.", ["Gayk Levonovich Sarkisyan"]),
-        ("He wrote to Dr. Quist, who answered.", ["Quist"]),
-        ("It was signed by Dorothy Parker and Musa Zabiyev.", ["Dorothy Parker", "Musa Zabiyev"]),
-        ("A letter of Ludwig van der Berg came.", ["Ludwig van der Berg"]),
-        ("In the afternoon Sharudi Obrugov left.", ["Sharudi Obrugov"]),
-        ("It was J. Smith's car.", ["J. Smith"]),
-        ("Mr Acar's house and Acar's field.", ["Acar", "Acar"]),
-        ("Şevket Epözdemir was a lawyer.", ["Şevket Epözdemir"]),
+CASES = {
+    "names are found": [
+        "The case was heard by Mr {Gayk Levonovich Sarkisyan}.",
+        "He wrote to Dr. {Quist}, who answered.",
+        "It was signed by {Dorothy Parker} and {Musa Zabiyev}.",
+        "A letter of {Ludwig van der Berg} came.",
+        "In the afternoon {Sharudi Obrugov} left.",
+        "It was {J. Smith}'s car.",
+        "Mr {Acar}'s house and {Acar}'s field.",
+        "{Şevket Epözdemir} was a lawyer.",
     ],
-)
-def test_names_are_found(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (
-            "'Tobias Grell' saw 'Dr Odum'. VALUES ('Helga Grell');",
-            ["Tobias Grell", "Odum", "Helga Grell"],
-        ),
-        ("1.Helga Grell\n-Milan Odum\n_Anna Odum_", ["Helga Grell", "Milan Odum", "Anna Odum"]),
-        ("helga.Grell@x.org, www.Helga.Grell.org, my_Helga Grell.txt, d'Helga", []),
-        ("@Helga Grell, see <Milan Odum>", ["Helga Grell", "Milan Odum"]),
-        ("<Milan Odum>", ["Milan Odum"]),
-        ("Mary-Kate McDonald left.", ["Mary-Kate McDonald"]),
-        ("Dear Mr\nGrell\nand Dr.\nOdum, hello", ["Grell", "Odum"]),
-        ("Present: Dr\nKind regards", []),
+    "marks around a name are no part of a word": [
+        "'{Tobias Grell}' saw 'Dr {Odum}'. VALUES ('{Helga Grell}');",
+        "1.{Helga Grell}\n-{Milan Odum}\n_{Anna Odum}_",
+        "helga.Grell@x.org, www.Helga.Grell.org, my_Helga Grell.txt, d'Helga",
+        "@{Helga Grell}, see <{Milan Odum}>",
+        "<{Milan Odum}>",
+        "{Mary-Kate McDonald} left.",
+        "Dear Mr\n{Grell}\nand Dr.\n{Odum}, hello",
+        "Present: Dr\nKind regards",
     ],
-)
-def test_marks_around_a_name_are_no_part_of_a_word(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("By Dr Pan. Ms Pan Wei and Pani Pan Wei left.", ["Pan", "Pan Wei", "Pan Wei"]),
-        ("Sir John Major met Mr Major and Mrs Judge.", ["John Major", "Major", "Judge"]),
-        ("Name: Pan Wei", ["Pan Wei"]),
-        ("Pan Kowalski and Mr Justice Grell", ["Kowalski", "Grell"]),
-        ("Prof Dr said so, Lt Col Odum too, and the Lord Major.", ["Odum"]),
-        ("Ask Ms Yu. See Dr. Xu. Then Mr. Ng. And Mr Kh. left.", ["Yu", "Xu", "Ng"]),
+    "a title may be a surname and a surname short": [
+        "By Dr {Pan}. Ms {Pan Wei} and Pani {Pan Wei} left.",
+        "Sir {John Major} met Mr {Major} and Mrs {Judge}.",
+        "Name: {Pan Wei}",
+        "Pan {Kowalski} and Mr Justice {Grell}",
+        "Prof Dr said so, Lt Col {Odum} too, and the Lord Major.",
+        "Ask Ms {Yu}. See Dr. {Xu}. Then Mr. {Ng}. And Mr Kh. left.",
     ],
-)
-def test_a_title_may_be_a_surname_and_a_surname_short(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Cllr Quux, DI Quux, HHJ Quux, Brig. Quux and Adm. Quux",
-        "President Quux saw Registrar Quux, Recorder Quux and Sheriff Quux.",
-        "Pharmacist Quux, PC 4312 Quux and Police Constable 77 Quux",
-        "Chief Quux, Alhaji Quux, Engr. Quux, Barr. Quux, Advocate Quux, Adv. Quux",
-        "Me Quux, la juge Quux, les époux Quux, MM. Quux, Maître Quux",
-        "La Dra. Quux, Dña. Quux, D.ª Quux, el juez Quux",
-        "L'Avv. Quux, la Dott.ssa Quux, la Sig.ra Quux",
-        "Richterin Quux, Oberarzt Quux, Familie Quux, Dipl.-Psych. Quux, Prof. Dr. h.c. mult. Quux",
-        "dhr. Quux, mr. Quux, Drs. Quux",
-        "Frau Quux, geb. Quux, née Quux",
+    "titles of offices and of other languages": [
+        "Cllr {Quux}, DI {Quux}, HHJ {Quux}, Brig. {Quux} and Adm. {Quux}",
+        "President {Quux} saw Registrar {Quux}, Recorder {Quux} and Sheriff {Quux}.",
+        "Pharmacist {Quux}, PC 4312 {Quux} and Police Constable 77 {Quux}",
+        "Chief {Quux}, Alhaji {Quux}, Engr. {Quux}, Barr. {Quux}, Advocate {Quux}, Adv. {Quux}",
+        "Me {Quux}, la juge {Quux}, les époux {Quux}, MM. {Quux}, Maître {Quux}",
+        "La Dra. {Quux}, Dña. {Quux}, D.ª {Quux}, el juez {Quux}",
+        "L'Avv. {Quux}, la Dott.ssa {Quux}, la Sig.ra {Quux}",
+        "Richterin {Quux}, Oberarzt {Quux}, Familie {Quux}, Dipl.-Psych. {Quux}, Prof. Dr. h.c. "
+        "mult. {Quux}",
+        "dhr. {Quux}, mr. {Quux}, Drs. {Quux}",
+        "Frau {Quux}, geb. {Quux}, née {Quux}",
     ],
-)
-def test_titles_of_offices_and_of_other_languages(text):
-    assert people(text) == ["Quux"] * text.count("Quux")
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (
-            "Justices Quux and Pryx; Drs Wump, Voom and J. Zedley",
-            ["Quux", "Pryx", "Wump", "Voom", "J. Zedley"],
-        ),
-        ("Messrs Quux & Pryx, MM. Wump et Voom", ["Quux", "Pryx", "Wump", "Voom"]),
-        ("Drs Quux and May", ["Quux"]),  # a month rather than a colleague
-        ("Dr Quux and Pryx; Messrs Quux, Leeds", ["Quux", "Quux"]),
-        ("Mrs 't Hooft saw Mr St. John-Smythe.", ["'t Hooft", "St. John-Smythe"]),
+    "a plural title is that of several": [
+        "Justices {Quux} and {Pryx}; Drs {Wump}, {Voom} and {J. Zedley}",
+        "Messrs {Quux} & {Pryx}, MM. {Wump} et {Voom}",
+        "Drs {Quux} and May",  # a month rather than a colleague
+        "Dr {Quux} and Pryx; Messrs {Quux}, Leeds",
+        "Mrs {'t Hooft} saw Mr {St. John-Smythe}.",
     ],
-)
-def test_a_plural_title_is_that_of_several(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    "titles that are none": [
         "Chief Complaint: pain; Chief Executive, Chief Constable, the Chief Inspector of Schools",
         "PC World, DC Comics, Corporal Punishment, Love Me Tender",
         "the Advocate General, a Superintendent Registrar, Sheriff Court, the President of France",
         "née en 1970, geb. 1970, St. Mary",
     ],
-)
-def test_titles_that_are_none(text):
-    assert people(text) == []
+    "every name of a list is found by its label or heading": [
+        "Name {Quillon Pryx}\nAge 34",
+        "Attendees: {Quillon Pryx}, {Xanthor Quux} and {Vorlan Wump}",
+        "Present: {Q Pryx} (Chair), {X Quux} (minutes), {V Wump}",
+        "Cc: {Quillon Pryx} <q@x.org>,\n {Xanthor Quux} <x@x.org>; {Vorlan Wump}",
+        "Attendees: {Pryx}, {Quux}, {Wump}",
+        "Attendees: Dr {Pryx}, {Xanthor Quux}, {Vorlan Wump}",
+        "Patient: {Quillon Pryx}, Leeds",
+        "Present:\n- {Quillon Pryx}\n- {Xanthor Quux}",
+        "Present:\n\n{Quillon Pryx}, Chair\n{Xanthor Quux} (Clerk)\n\nOther Matters",
+        "Attendees\n1) {Quillon Pryx} 07700 900123\n2) {Xanthor Quux} 07700 900124",
+        "Witnesses:\n{Quillon Pryx}\n{Xanthor Quux}\n{Vorlan Wump}\nThe hearing began.",
+    ],
+    "what stands behind such a label and is no person": [
+        "Mother: Hypertension\nFather: Asthma\nSister: Breast Cancer\nBrother: Stroke",
+        "Present: Chest Pain\nPresent: Fever, Cough\nPresent: Nausea, Vomiting and Headache",
+        "Present:\n- Chest pain\n- Night Sweats\n- Fever",
+        "Symptoms present\nWeight Loss\nKnee Stiffness",
+        "Patient: Unknown\nUser: Guest\nNurse: N/A\nOwner: None",
+        "Company name: Quux Pryx\nDrug name: Quux\nBank name: Quux Trust\nfile_name: Quux",
+        "Medication: Amoxicillin, Paracetamol, Ramipril",
+        "Patient:\nDiagnosis: Grave\n\nContact:\nOrder Number",
+        "An Chest X-Ray: Queen's Bench Division, the Lord Chancellor, a Nurse Practitioner",
+        "From: London\nTo: Paris\nPresent: May 2024\nContact: Will call on May 3\nDear Hope House,",
+    ],
+    "names that are words behind a label or a greeting": [
+        "Patient: {May West}\nName: {Florence}\nNurse: {Hope}",
+        "Dear {Will},\nhello",
+        "Hi {May}, will you come in May?",
+        "| First name | Surname |\n| --- | --- |\n| {Will} | {Park} |",
+    ],
+    "a first name that is a word is one before a particle": [
+        "Claimant: {Jan de Souza}\nName: {Vincent van Gogh}",
+        "Dear {Jan de Vries},",
+        "So {Will van der Berg} met {Hope van Dyke}.",
+        "He was in Paris de facto, and in May a lot.",
+    ],
+    "the next label is no part of a name": [
+        "Patient: {Helga Grell} Consultant: {Petra Odum}",
+        "NAME: {HELGA GRELL} SEX: F",
+        "Vorname: {Käthe} Nachname: {Grell} Geschlecht: W",
+        "First Name: {Helga} Last Name: {Grell}",
+        "{Helga Grell}: hello\n[12:30] {Milan Odum}: hi",
+        "Discharge summary for the patient who is named {Helga Grell}\nDiagnosis: asthma",
+        "The court in the old city of Leeds heard Mr {Tobias Grell}\nHaving heard him, it rose",
+        "The letter that came in the morning was for Mr {Tobias\nGrell} and is here.",
+    ],
+    "invisible characters and a doubled space divide no name": [
+        "{Tobias Ash\xadworth} saw Mrs {Ka\u200bthe Odum}.",
+        "Name: {Helga  Grell}; Dr  {Odum}",
+        "{Dorothy Grell}  Consultant",
+        "原告{王\u200b建国}起诉。",
+    ],
+    "names are found in the layouts of letters and tables": [
+        "Ask Mr {Grell}. Was Mrs. {Odum} there?",
+        "Mr {de Kuyper} met Ms {al-Fassi} and Dr {von Trenk}.",
+        "By Prof. Dr. med. {Grell} and Mr {MCGREW}.",
+        "the son of Mrs {Lake} saw {Florence Park} and {Jordan Hill}",
+        "{Grell, Dorothy}\nBorn: 1970",
+        "{Anne-Marie Grell} and {J. R. Odum} left.",
+        "Present\n{Dorothy Grell}\n{Xyla Qomo}\nThe talk began.",
+        "Nurse: {Xyla Qomo}\nBed: 4",
+        "Name\tWard\n{Xyla Qomo}\tNorth\n",
+        "| Name | Ward |\n| --- | --- |\n| {Xyla Qomo} | North |",
+        "<td>{Dorothy Grell}</td><td>Bed Four</td>",
+        "{Dorothy Grell}      Consultant",
+        "All is well.\n\nKind regards,\n{Xyla Qomo}\nHead of Sales",
+        "Hi {Dorothy}, are you in?",
+        "Many thanks {Dorothy}, it came.",
+        "Patient {Dorothy} slept; the twin, {Musa}, did not.",
+        "The widow, {Xyla Qomo}, and {Dorothy} or {Musa Grell}",
+        "Professor Emerita {Xyla Qomo} saw {Wexa Tolm-Parker}.",
+        "Patient Safety met in Victoria Wing; Odum Street, London",
+        "a sentence of some length that a page broke off at {Dorothy\nGrell}, who was there.",
+    ],
+    "names behind greetings relations and labels and what only looks like one": [
+        "Good evening {Qomo}, the taxi is here.",
+        "her brother {Marko} and his wife Odum",
+        "Hello, my name is {Dorothy} and I sell tea.",
+        "Guarantor: {Xyla Qomo}\nRate: 4",
+        "Vino la señora {Odum} con el señor {Grell}.",
+        "{Jean-Dorothy Qomo} phoned",
+        "THE BUYER, {DOROTHY PARKER}, PAID",
+        "| Name | Post |\n| --- | --- |\n| {Xyla Joshi} | Cook |\n| {Qoming Joshi} | Maid |",
+        "{Odumidis, Xylios}\nWard: 4\nDiet: none",
+        "See you.\n\nBest\n{Xyla}",
+        "Dear Tenant, the lift is broken.",
+        "this is Paris, and my name is Legion",
+        "I, {Dorothy Parker}, declare",
+        "closed between Oak Lane and Elm Grove",
+        "under THE GRANT DEED of last year",
+    ],
+    "everyday words behind a chinese role are no names": [
+        "患者高血糖，患者无发热，被告应当赔偿。",
+        "员工成长记录，客户方面无异议。",
+        "部门经理与安全主任均到场。",
+    ],
+    "what is no name is none": [
+        "The Supreme Court of the United States met on Monday.",
+        "The European Court of Human Rights and the Council of Europe agree.",
+        "He lived in New York, near Lake Victoria, until June.",
+        "On Friday the Ministry of Justice wrote to the Regional Prosecutor General.",
+        "Mr A. was heard, and so was Mr Kh.",  # initials alone lead to nobody
+        "THE APPLICANT MUST PAY THE COSTS",
+        "Nobody is named in this sentence.",
+        "",
+    ],
+    "what belongs to a surname found again": [
+        "Mr {Pryx} came. Later {Quillon Pryx} left.",
+        "{Quillon A. Pryx}\n1 Elm Road\n\nDear Mr {Pryx},",
+        "Mr {Pryx}; {Q. Pryx}, {Quillon van Pryx}",
+        "Mr {Pryx}; in {Tollo Wump-Pryx} and {Pryx–Wump}",
+        "Mr {Pryx–Wump} left; the Pryx-based one",
+        "Mr {Pryx}. In {Pryx} v Quux, Meanwhile {Pryx}, Court {Pryx}",
+        "The {Pryxons} paid. Mr {Pryxon} paid.",
+        "Mr {Case} lost Case 12. Dr {West} went West.",
+    ],
+    "chinese names": [
+        "原告{樊孝然},1977年出生。被告{钱博俭}。",
+        "请{王}先生和{李小红}女士到场。",
+        "患者：{欧阳明},男。{欧阳明}已出院。",
+        "被告认为合同无效。",
+    ],
+    "chinese labels lists and lawsuits": [
+        "被告：{诸葛亮明}。律师：{王如何}",
+        "书记员 {赵六}",
+        "甲方（出借人）：{王建国}",
+        "出席：\n{王建国}\n{李小红}\n高兴",
+        "出席人：{王建国}、{李小红}和{赵六}。",
+        "妈妈叫{李小红}，爸爸是{王大明}。",
+        "買方：{陳大文}，醫生：{歐陽如何}",
+        "{王建国}诉{李小红}离婚纠纷一案。",
+        "收款人户名：{王建国}",
+        "医生{吴孟超}查房",
+        "姓名 | 性别\n--- | ---\n{王建国} | 男\n{李小红} | 女\n\n李小 | 女",
+        "编号,姓名\n1,{王建国}\n2,成年\n",
+        "患者：{李小红}\n家属：{王小明}",
+    ],
+    "what follows a chinese label and is no name": [
+        "家属：同意手术。患者：高血压，黄疸，焦虑。护士：查房",
+        "家属：安慰\n签名：\n日期：\n出席：全体人员\n安排：周一",
+        "妈妈是高血压患者，爸爸是黄皮肤，被告是安全员。",
+        "公司与张家口银行借款合同纠纷一案",
+        "户名 余额，签名 陈述，家属 高热，律师：何时开庭",
+        "患者：无发热\n温度正常",
+    ],
+    "letters behind names mails entities and line ends": [
+        "{Quillon Pryx} KC spoke, {Xanthor Quux}, MD, saw him; {Vorlan Wump}, PhD",
+        "It was {Quillon Pryx} Esq. whom they asked",
+        "{Rafiq} LJ agreed with {Tuckey} LJ; {Pryx} J held so.",
+        "{Zedley}, {Wump} and {Pryx} JJ; but Appendix J held, Plan J.",
+        '"{Quillon Pryx}" <q@x.org> and Customer Service <s@x.org>',
+        "{Quillon Pryx} a écrit : non.\nAm Montag schrieb {Xanthor Quux}:",
+        "Mr {J&uuml;rgen Quux}, Mrs {Bronwen&nbsp;Pryx}, Mrs {O&#39;Donnell}",
+        "Se&ntilde;or {Jos&eacute;} came",
+        "AT&T; Hello\\nMr {Quux}\\nhere",
+        "By Dr {John\nQuux}\nConsultant",
+        "Dr {John}\nAge 4",
+        "Dr {John}\nSurgeon",
+        "Mr {Tobias Quux-\nPryx} and Mr {Tobias Ash-\nworth}",
+        "Mrs {OʼDonnell} and Mr {O`Brien}",
+    ],
+    "relatives and roles of proceedings lead to chinese names": [
+        "死者{唐秀兰}之妻子{卢雅琴}到场。",
+        "被执行人{谭志勇}、护士{贺小梅}",
+        "护士常查房，妻子明天来，司机应停车，被执行人未到。",
+    ],
+}
+"""Texts in which exactly the marked names are found."""
+
+
+@pytest.mark.parametrize("text", [text for texts in CASES.values() for text in texts])
+def test_the_marked_names_are_found_and_no_others(text):
+    assert people(re.sub("[{}]", "", text)) == re.findall(r"(?s)\{(.*?)\}", text)
 
 
 @pytest.mark.parametrize(
@@ -137,309 +267,9 @@ def test_labels_and_headings_of_people(label):
     assert people(f"{label}Quillon Pryx") == ["Quillon Pryx"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Name {Quillon Pryx}\nAge 34",
-        "Attendees: {Quillon Pryx}, {Xanthor Quux} and {Vorlan Wump}",
-        "Present: {Q Pryx} (Chair), {X Quux} (minutes), {V Wump}",
-        "Cc: {Quillon Pryx} <q@x.org>,\n {Xanthor Quux} <x@x.org>; {Vorlan Wump}",
-        "Attendees: {Pryx}, {Quux}, {Wump}",
-        "Attendees: Dr {Pryx}, {Xanthor Quux}, {Vorlan Wump}",
-        "Patient: {Quillon Pryx}, Leeds",
-        "Present:\n- {Quillon Pryx}\n- {Xanthor Quux}",
-        "Present:\n\n{Quillon Pryx}, Chair\n{Xanthor Quux} (Clerk)\n\nOther Matters",
-        "Attendees\n1) {Quillon Pryx} 07700 900123\n2) {Xanthor Quux} 07700 900124",
-        "Witnesses:\n{Quillon Pryx}\n{Xanthor Quux}\n{Vorlan Wump}\nThe hearing began.",
-    ],
-)
-def test_every_name_of_a_list_is_found_by_its_label_or_heading(text):
-    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"\{(.*?)\}", text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Mother: Hypertension\nFather: Asthma\nSister: Breast Cancer\nBrother: Stroke",
-        "Present: Chest Pain\nPresent: Fever, Cough\nPresent: Nausea, Vomiting and Headache",
-        "Present:\n- Chest pain\n- Night Sweats\n- Fever",
-        "Symptoms present\nWeight Loss\nKnee Stiffness",
-        "Patient: Unknown\nUser: Guest\nNurse: N/A\nOwner: None",
-        "Company name: Quux Pryx\nDrug name: Quux\nBank name: Quux Trust\nfile_name: Quux",
-        "Medication: Amoxicillin, Paracetamol, Ramipril",
-        "Patient:\nDiagnosis: Grave\n\nContact:\nOrder Number",
-        "An Chest X-Ray: Queen's Bench Division, the Lord Chancellor, a Nurse Practitioner",
-        "From: London\nTo: Paris\nPresent: May 2024\nContact: Will call on May 3\nDear Hope House,",
-    ],
-)
-def test_what_stands_behind_such_a_label_and_is_no_person(text):
-    assert people(text) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Patient: May West\nName: Florence\nNurse: Hope", ["May West", "Florence", "Hope"]),
-        ("Dear Will,\nhello", ["Will"]),
-        ("Hi May, will you come in May?", ["May"]),
-        ("| First name | Surname |\n| --- | --- |\n| Will | Park |", ["Will", "Park"]),
-    ],
-)
-def test_names_that_are_words_behind_a_label_or_a_greeting(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Claimant: Jan de Souza\nName: Vincent van Gogh", ["Jan de Souza", "Vincent van Gogh"]),
-        ("Dear Jan de Vries,", ["Jan de Vries"]),
-        ("So Will van der Berg met Hope van Dyke.", ["Will van der Berg", "Hope van Dyke"]),
-        ("He was in Paris de facto, and in May a lot.", []),
-    ],
-)
-def test_a_first_name_that_is_a_word_is_one_before_a_particle(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Patient: Helga Grell Consultant: Petra Odum", ["Helga Grell", "Petra Odum"]),
-        ("NAME: HELGA GRELL SEX: F", ["HELGA GRELL"]),
-        ("Vorname: Käthe Nachname: Grell Geschlecht: W", ["Käthe", "Grell"]),
-        ("First Name: Helga Last Name: Grell", ["Helga", "Grell"]),
-        ("Helga Grell: hello\n[12:30] Milan Odum: hi", ["Helga Grell", "Milan Odum"]),
-        (
-            "Discharge summary for the patient who is named Helga Grell\nDiagnosis: asthma",
-            ["Helga Grell"],
-        ),
-        (
-            "The court in the old city of Leeds heard Mr Tobias Grell\nHaving heard him, it rose",
-            ["Tobias Grell"],
-        ),
-        (
-            "The letter that came in the morning was for Mr Tobias\nGrell and is here.",
-            ["Tobias\nGrell"],
-        ),
-    ],
-)
-def test_the_next_label_is_no_part_of_a_name(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (
-            "Tobias Ash\u00adworth saw Mrs Ka\u200bthe Odum.",
-            ["Tobias Ash\u00adworth", "Ka\u200bthe Odum"],
-        ),
-        ("Name: Helga  Grell; Dr  Odum", ["Helga  Grell", "Odum"]),
-        ("Dorothy Grell  Consultant", ["Dorothy Grell"]),
-        ("原告王\u200b建国起诉。", ["王\u200b建国"]),
-    ],
-)
-def test_invisible_characters_and_a_doubled_space_divide_no_name(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Ask Mr Grell. Was Mrs. Odum there?", ["Grell", "Odum"]),
-        ("Mr de Kuyper met Ms al-Fassi and Dr von Trenk.", ["de Kuyper", "al-Fassi", "von Trenk"]),
-        ("By Prof. Dr. med. Grell and Mr MCGREW.", ["Grell", "MCGREW"]),
-        (
-            "the son of Mrs Lake saw Florence Park and Jordan Hill",
-            ["Lake", "Florence Park", "Jordan Hill"],
-        ),
-        ("Grell, Dorothy\nBorn: 1970", ["Grell, Dorothy"]),
-        ("Anne-Marie Grell and J. R. Odum left.", ["Anne-Marie Grell", "J. R. Odum"]),
-        ("Present\nDorothy Grell\nXyla Qomo\nThe talk began.", ["Dorothy Grell", "Xyla Qomo"]),
-        ("Nurse: Xyla Qomo\nBed: 4", ["Xyla Qomo"]),
-        ("Name\tWard\nXyla Qomo\tNorth\n", ["Xyla Qomo"]),
-        ("| Name | Ward |\n| --- | --- |\n| Xyla Qomo | North |", ["Xyla Qomo"]),
-        ("<td>Dorothy Grell</td><td>Bed Four</td>", ["Dorothy Grell"]),
-        ("Dorothy Grell      Consultant", ["Dorothy Grell"]),
-        ("All is well.\n\nKind regards,\nXyla Qomo\nHead of Sales", ["Xyla Qomo"]),
-        ("Hi Dorothy, are you in?", ["Dorothy"]),
-        ("Many thanks Dorothy, it came.", ["Dorothy"]),
-        ("Patient Dorothy slept; the twin, Musa, did not.", ["Dorothy", "Musa"]),
-        ("The widow, Xyla Qomo, and Dorothy or Musa Grell", ["Xyla Qomo", "Dorothy", "Musa Grell"]),
-        ("Professor Emerita Xyla Qomo saw Wexa Tolm-Parker.", ["Xyla Qomo", "Wexa Tolm-Parker"]),
-        ("Patient Safety met in Victoria Wing; Odum Street, London", []),
-        (
-            "a sentence of some length that a page broke off at Dorothy\nGrell, who was there.",
-            ["Dorothy\nGrell"],
-        ),
-    ],
-)
-def test_names_are_found_in_the_layouts_of_letters_and_tables(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Good evening Qomo, the taxi is here.", ["Qomo"]),
-        ("her brother Marko and his wife Odum", ["Marko"]),
-        ("Hello, my name is Dorothy and I sell tea.", ["Dorothy"]),
-        ("Guarantor: Xyla Qomo\nRate: 4", ["Xyla Qomo"]),
-        ("Vino la señora Odum con el señor Grell.", ["Odum", "Grell"]),
-        ("Jean-Dorothy Qomo phoned", ["Jean-Dorothy Qomo"]),
-        ("THE BUYER, DOROTHY PARKER, PAID", ["DOROTHY PARKER"]),
-        (
-            "| Name | Post |\n| --- | --- |\n| Xyla Joshi | Cook |\n| Qoming Joshi | Maid |",
-            ["Xyla Joshi", "Qoming Joshi"],
-        ),
-        ("Odumidis, Xylios\nWard: 4\nDiet: none", ["Odumidis, Xylios"]),
-        ("See you.\n\nBest\nXyla", ["Xyla"]),
-        ("Dear Tenant, the lift is broken.", []),
-        ("this is Paris, and my name is Legion", []),
-        ("I, Dorothy Parker, declare", ["Dorothy Parker"]),
-        ("closed between Oak Lane and Elm Grove", []),
-        ("under THE GRANT DEED of last year", []),
-    ],
-)
-def test_names_behind_greetings_relations_and_labels_and_what_only_looks_like_one(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "患者高血糖，患者无发热，被告应当赔偿。",
-        "员工成长记录，客户方面无异议。",
-        "部门经理与安全主任均到场。",
-    ],
-)
-def test_everyday_words_behind_a_chinese_role_are_no_names(text):
-    assert people(text) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The Supreme Court of the United States met on Monday.",
-        "The European Court of Human Rights and the Council of Europe agree.",
-        "He lived in New York, near Lake Victoria, until June.",
-        "On Friday the Ministry of Justice wrote to the Regional Prosecutor General.",
-        "Mr A. was heard, and so was Mr Kh.",  # initials alone lead to nobody
-        "THE APPLICANT MUST PAY THE COSTS",
-        "Nobody is named in this sentence.",
-        "",
-    ],
-)
-def test_what_is_no_name_is_none(text):
-    assert people(text) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Mr Pryx came. Later Quillon Pryx left.", ["Pryx", "Quillon Pryx"]),
-        ("Quillon A. Pryx\n1 Elm Road\n\nDear Mr Pryx,", ["Quillon A. Pryx", "Pryx"]),
-        ("Mr Pryx; Q. Pryx, Quillon van Pryx", ["Pryx", "Q. Pryx", "Quillon van Pryx"]),
-        ("Mr Pryx; in Tollo Wump-Pryx and Pryx–Wump", ["Pryx", "Tollo Wump-Pryx", "Pryx–Wump"]),
-        ("Mr Pryx–Wump left; the Pryx-based one", ["Pryx–Wump"]),
-        ("Mr Pryx. In Pryx v Quux, Meanwhile Pryx, Court Pryx", ["Pryx"] * 4),
-        ("The Pryxons paid. Mr Pryxon paid.", ["Pryxons", "Pryxon"]),
-        ("Mr Case lost Case 12. Dr West went West.", ["Case", "West"]),
-    ],
-)
-def test_what_belongs_to_a_surname_found_again(text, names):
-    assert people(text) == names
-
-
 def test_a_surname_counts_wherever_else_it_stands_and_as_long_a_word_it_is():
     text = "Edward Elliott sued. Elliott won; Elliottson lost, and so did McElliott."
     assert people(text) == ["Edward Elliott", "Elliott"]
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("原告樊孝然,1977年出生。被告钱博俭。", ["樊孝然", "钱博俭"]),
-        ("请王先生和李小红女士到场。", ["王", "李小红"]),
-        ("患者：欧阳明,男。欧阳明已出院。", ["欧阳明", "欧阳明"]),
-        ("被告认为合同无效。", []),
-    ],
-)
-def test_chinese_names(text, names):
-    assert people(text) == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "被告：{诸葛亮明}。律师：{王如何}",
-        "书记员 {赵六}",
-        "甲方（出借人）：{王建国}",
-        "出席：\n{王建国}\n{李小红}\n高兴",
-        "出席人：{王建国}、{李小红}和{赵六}。",
-        "妈妈叫{李小红}，爸爸是{王大明}。",
-        "買方：{陳大文}，醫生：{歐陽如何}",
-        "{王建国}诉{李小红}离婚纠纷一案。",
-        "收款人户名：{王建国}",
-        "医生{吴孟超}查房",
-        "姓名 | 性别\n--- | ---\n{王建国} | 男\n{李小红} | 女\n\n李小 | 女",
-        "编号,姓名\n1,{王建国}\n2,成年\n",
-        "患者：{李小红}\n家属：{王小明}",
-    ],
-)
-def test_chinese_labels_lists_and_lawsuits(text):
-    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"\{(.*?)\}", text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "家属：同意手术。患者：高血压，黄疸，焦虑。护士：查房",
-        "家属：安慰\n签名：\n日期：\n出席：全体人员\n安排：周一",
-        "妈妈是高血压患者，爸爸是黄皮肤，被告是安全员。",
-        "公司与张家口银行借款合同纠纷一案",
-        "户名 余额，签名 陈述，家属 高热，律师：何时开庭",
-        "患者：无发热\n温度正常",
-    ],
-)
-def test_what_follows_a_chinese_label_and_is_no_name(text):
-    assert people(text) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{Quillon Pryx} KC spoke, {Xanthor Quux}, MD, saw him; {Vorlan Wump}, PhD",
-        "It was {Quillon Pryx} Esq. whom they asked",
-        "{Rafiq} LJ agreed with {Tuckey} LJ; {Pryx} J held so.",
-        "{Zedley}, {Wump} and {Pryx} JJ; but Appendix J held, Plan J.",
-        '"{Quillon Pryx}" <q@x.org> and Customer Service <s@x.org>',
-        "{Quillon Pryx} a écrit : non.\nAm Montag schrieb {Xanthor Quux}:",
-        "Mr {J&uuml;rgen Quux}, Mrs {Bronwen&nbsp;Pryx}, Mrs {O&#39;Donnell}",
-        "Se&ntilde;or {Jos&eacute;} came",
-        "AT&T; Hello\\nMr {Quux}\\nhere",
-        "By Dr {John\nQuux}\nConsultant",
-        "Dr {John}\nAge 4",
-        "Dr {John}\nSurgeon",
-        "Mr {Tobias Quux-\nPryx} and Mr {Tobias Ash-\nworth}",
-        "Mrs {OʼDonnell} and Mr {O`Brien}",
-    ],
-)
-def test_letters_behind_names_mails_entities_and_line_ends(text):
-    assert people(text.replace("{", "").replace("}", "")) == re.findall(r"(?s)\{(.*?)\}", text)
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("死者唐秀兰之妻子卢雅琴到场。", ["唐秀兰", "卢雅琴"]),
-        ("被执行人谭志勇、护士贺小梅", ["谭志勇", "贺小梅"]),
-        ("护士常查房，妻子明天来，司机应停车，被执行人未到。", []),
-    ],
-)
-def test_relatives_and_roles_of_proceedings_lead_to_chinese_names(text, names):
-    assert people(text) == names
 
 
 def test_everything_else_is_found_as_before():

@@ -9,7 +9,7 @@ from fedaudit_plugins.attacks.completion import training_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.api.templates import template
@@ -395,53 +395,6 @@ def test_any_records_in_any_order(pairs, data):
     assert by["rouge_l", "tuned-not-base", ""].value == pytest.approx(difference)
     told = sum(finding.evidence["pairs"] for finding in result.findings)
     assert told == by["coverage", "tuned-not-base", ""].hits
-
-
-def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
-    from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample, tune
-    from fedaudit.federation import adapters
-
-    engine = LocalEngine(fresh_base)
-    form = template("fed_pii")
-    known, other = (
-        form.render(Document(id=i, text="", instruction=x, output=y))
-        for i, x, y in (
-            ("1", "Who is the claimant?", "Ann Lee of 12 Mill Lane."),
-            ("2", "Who is the tenant?", "Bob Ray, who moved from Leeds to York."),
-        )
-    )
-    one = case(engine, [known, other], beginning=PromptStart(start="bos", middle="bare"))
-    [split] = [
-        c for c in training_pairs.training_pairs(one, one.attacker).splits if "Ann" in c.text
-    ]
-    lesson = TrainingExample(split.prompt, (*split.suffix, engine.base.tokenizer.eos_token_id))
-    done = tune(engine, None, [lesson] * 25, FinetuneConfig(learning_rate=5e-3, batch_size=1))
-    adapters.write(done.tensors, done.config, tmp_path / "learnt")
-    learnt = replace(one, tuned=Target(name="tuned", adapter=str(tmp_path / "learnt")))
-    result = attack(new_tokens=24).run(learnt)
-    found = rows(result)
-    assert [f.evidence["text"] for f in result.findings] == [known.output]
-    assert found["coverage", "base", ""].hits == 0
-    assert found["rouge_l", "tuned-not-base", ""].value > 0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"examples": -1}, "examples"),
-        ({"new_tokens": 0}, "new_tokens"),
-        ({"threshold": 0.0}, "threshold"),
-        ({"threshold": 1.1}, "threshold"),
-    ],
-    ids=str,
-)
-def test_options_that_cannot_be_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        attack(**wrong)
-
-
-def test_it_is_the_papers_protocol_by_default():
-    assert attack().examples == 100
 
 
 def test_records_that_others_have_too_are_not_asked_for():

@@ -9,7 +9,7 @@ from fedaudit_plugins.attacks.completion import pairs as verbatim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.config import registry
@@ -483,27 +483,6 @@ def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
     distances = [found["edit_distance", s, ""].value for s in ("tuned", "base")]
     assert distances[0] < distances[1]
     assert mean(distances) > 0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"prefix": 0}, "prefix"),
-        ({"suffix": 0}, "suffix"),
-        ({"shortest": 0}, "shortest"),
-        ({"shortest": 9}, "at most suffix"),
-        ({"documents": -1}, "documents"),
-    ],
-    ids=str,
-)
-def test_options_that_cannot_be_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        attack(**wrong)
-
-
-def test_it_is_the_papers_protocol_by_default():
-    plain = registry.create("attack", "verbatim", {})
-    assert (plain.suffix, plain.documents) == (50, 0)
 
 
 def test_what_others_have_too_is_no_leak_of_the_victims():

@@ -2,7 +2,7 @@ import pytest
 import worked
 from worked import row
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError
 from fedaudit.config import registry
 
 ORDER = (" claimant", "The claimant", "So the claimant", "; her friend", " the claimant")
@@ -73,23 +73,6 @@ def test_a_budget_is_what_the_sweep_of_the_superset_has_there():
 def test_none_frequent_enough_is_said_with_the_most_frequent():
     with pytest.raises(InputError, match="count of 4 or more: of 7, the most frequent has 3"):
         attack(minimum=4).run(worked.case())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"budget": 0}, "budget must be at least 1"),
-        ({"minimum": 0}, "minimum must be at least 1"),
-        ({"budget": "all"}, "budget takes int"),
-        ({"samples": 0}, "samples"),
-        ({"buget": 5}, "Did you mean 'budget'"),
-    ],
-    ids=str,
-)
-def test_options_that_cannot_be_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message) as error:
-        attack(**wrong)
-    assert error.value.exit_code == 2
 
 
 def test_no_pii_at_all_is_a_wrong_input():

@@ -46,11 +46,6 @@ def test_the_worked_example():
     assert row(found, "queries").value == 14
 
 
-def test_it_is_the_papers_protocol_by_default():
-    plain = registry.create("attack", "superset", {})
-    assert (plain.samples, plain.new_tokens, plain.context) == (15, 10, 50)
-
-
 def test_all_contextual_prompts_are_among_its_own():
     prompts = []
     for name in ("contextual", "superset"):
@@ -90,22 +85,6 @@ def test_nothing_to_ask_is_a_wrong_input(documents):
     with pytest.raises(InputError, match="nothing to ask") as error:
         attack().run(worked.case(FakeEngine(worked.answer), attacker=documents))
     assert error.value.exit_code == 3
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"samples": 0}, "samples"),
-        ({"context": 0}, "context"),
-        ({"contxt": 5}, "Did you mean 'context'"),
-        ({"sweeps": "some"}, "sweeps takes bool"),
-    ],
-    ids=str,
-)
-def test_options_that_cannot_be_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message) as error:
-        attack(**wrong)
-    assert error.value.exit_code == 2
 
 
 # kinds

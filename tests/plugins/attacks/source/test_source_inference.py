@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api import AttackContext, ClientModel, Document, InputError, Target, UsageError
+from fedaudit.api import AttackContext, ClientModel, Document, InputError, Target
 from fedaudit.api.estimates import wilson
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -144,8 +144,6 @@ def test_short_records_are_counted():
 def test_nothing_to_tell_apart():
     with pytest.raises(InputError, match="nothing to tell apart"):
         run(case((4, 0, 0)))
-    with pytest.raises(UsageError, match="shortest"):
-        run(case(), shortest=1)
 
 
 def test_the_table_has_a_line_for_each_client():
