@@ -13,6 +13,7 @@ from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation.folder import name_rounds
 from fedaudit.metrics.attribution import sum_leakage
 from fedaudit.metrics.replication import mean_estimate
+from fedaudit.report.verdict.attribution import accusation
 
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
@@ -262,21 +263,14 @@ def flagged_clients(client_scores: Sequence[ClientScore]) -> dict[str, set[str]]
 def findings(decision: Decision) -> list[Finding]:
     """Return one finding for every client that the protocol flags."""
     return [
-        Finding(
-            id=f"{PROTOCOL}-{client}",
-            severity="high",
-            label="WATERMARK",
-            measurement=f"{PROTOCOL} stouffer_z",
-            evidence={
-                "client": client,
-                "mark": test.mark,
-                "z": round(test.z, 2),
-                "needed": round(test.needed, 2),
-                "p_value": test.adjusted,
-                "rounds": len(test.rounds),
-                "settled_round": test.settled_round,
-            },
-            safe=("client", "mark"),
+        accusation(
+            client,
+            mark=test.mark,
+            z=test.z,
+            needed=test.needed,
+            p_value=test.adjusted,
+            rounds=len(test.rounds),
+            settled_round=test.settled_round,
         )
         for client, test in decision.flagged.items()
     ]

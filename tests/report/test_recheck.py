@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from attributed_report import attributed as rows
 from attributed_report import findings as accusations
-from attributed_report import innocent, power
+from attributed_report import innocent, power, study
 from attributed_report import report as attributed
 from example_report import coverage, example
 from gated_report import inferred, recalled
@@ -281,7 +281,16 @@ def test_the_rule_has_its_number(name):
 
 
 @pytest.mark.parametrize(
-    "change", [{"client": "ward-3"}, {"mark": "mark-b"}, {"z": 9.99}, {"rounds": 4}, {"z": []}]
+    "change",
+    [
+        {"client": "ward-3"},
+        {"mark": "mark-b"},
+        {"z": 9.99},
+        {"rounds": 4},
+        {"z": []},
+        {"p_value": 1e-30},
+        {"needed": 2.0},
+    ],
 )
 def test_a_finding_that_accuses_otherwise_than_the_rows_is_called_out(change):
     found = read(example(measurements=rows(), findings=accusations()))
@@ -290,6 +299,40 @@ def test_a_finding_that_accuses_otherwise_than_the_rows_is_called_out(change):
     checked = recheck(found)
     assert checked.holds is False
     assert checked.message == (
-        "Do not rely on this report: 1 of its findings accuse clients that its measurements do not."
+        "Do not rely on this report: 1 of its findings accuse clients otherwise than its"
+        " measurements do."
     )
     assert shown(found).startswith(checked.message)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"measurement": "direct stouffer_z"},
+        {"measurement": "fed_attr  stouffer_z"},
+        {"label": "PERSON"},
+        {"severity": "low"},
+        {"id": "fed_attr-court-1b"},
+    ],
+)
+def test_an_accusation_beside_those_that_the_rows_give_is_called_out(change):
+    # By its label a page takes a finding for a flag, by its measurement SARIF does.
+    found = read(example(measurements=rows(), findings=accusations()))
+    found["findings"].append({**found["findings"][0], **change})
+    assert recheck(found).holds is False
+    found["verdict"]["rule"] = RULE - 1
+    assert recheck(found).holds is False
+
+
+def test_accusations_of_a_study_are_those_of_its_variants():
+    found = read(example(measurements=study(["kgw", "nano"]), findings=()))
+    named = [
+        {**one, "id": f"{name}-{one['id']}", "measurement": f"{one['measurement']}, {name}"}
+        for name in ("kgw", "nano")
+        for one in read(example(measurements=rows(), findings=accusations()))["findings"]
+    ]
+    found["findings"] = named
+    assert recheck(found).holds
+    found["findings"][0]["measurement"] = "fed_attr stouffer_z, other"
+    assert recheck(found).holds is False

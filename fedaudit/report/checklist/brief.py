@@ -24,6 +24,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variants_of
 from fedaudit.report.text.searched_kinds import Unsearched, unsearched
 from fedaudit.report.text.summary import is_attribution
+from fedaudit.report.verdict.attribution import accusations
 from fedaudit.report.verdict.recheck import judgements
 
 WHO = {
@@ -273,7 +274,7 @@ def _not_looked_for(report: Row) -> Iterator[str]:
 
 
 def _flagged(report: Row) -> Iterator[str]:
-    flagged = [f["evidence"].get("client") for f in report["findings"] if f["label"] == "WATERMARK"]
+    flagged = [f["evidence"].get("client") for f in accusations(report["findings"])]
     rows = [row for row in report["measurements"] if row["kind"] == "attribution"]
     clients = {str(row["scope"]["client"]) for row in rows if "client" in row["scope"]}
     if names := sorted({str(name) for name in flagged if name is not None}):

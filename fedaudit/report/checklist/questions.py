@@ -29,6 +29,7 @@ from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row
 from fedaudit.report.tables.evidence import detectable_text
 from fedaudit.report.tables.extraction import leaking_answer_rows
+from fedaudit.report.verdict.attribution import accusations
 from fedaudit.report.verdict.recheck import judgements
 
 NO_COVERAGE = "The report has no coverage: it is of one attack, not of `fedaudit audit`."
@@ -286,7 +287,7 @@ def contribution(report: Row) -> Answer:
     tested = [r for r in rows if r["metric"] == "p_value" and r["value"] is not None]
     if not tested:
         return Answer("open", "No attribution was made: no marked documents, or no updates.")
-    flagged = [f["evidence"].get("client") for f in report["findings"] if f["label"] == "WATERMARK"]
+    flagged = [f["evidence"].get("client") for f in accusations(report["findings"])]
     names = ", ".join(str(name) for name in flagged) or "nobody"
     return Answer(
         "answered", f"Flagged: {names}. {results_text(tested)}", tuple(tested[:MOST_ROWS])

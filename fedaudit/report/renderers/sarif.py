@@ -19,6 +19,7 @@ from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_of
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible, map_texts
 from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.verdict.attribution import is_accusation
 from fedaudit.report.verdict.recheck import judgements, recheck
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -159,7 +160,7 @@ def _finding_results(report: Row) -> Iterator[dict[str, Any]]:
     for finding in report["findings"]:
         row = rows.get(finding["measurement"])
         rule = _of_row(row) if row else _of_class("")
-        if rule == "FA-AUDIT" and finding["label"] == "WATERMARK":
+        if is_accusation(finding["label"], finding["measurement"]):
             rule = "FA-ATTRIBUTION"
         yield _result(
             rule,

@@ -31,6 +31,7 @@ from fedaudit.report.tables.inference import inference
 from fedaudit.report.tables.sweeps import by_budget, expected
 from fedaudit.report.tables.table import NONE, build_table, format_cell, row_table, shorten
 from fedaudit.report.tables.utility import keyed_utility_tables, utility
+from fedaudit.report.verdict.attribution import is_accusation
 
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
@@ -182,7 +183,7 @@ def worst_findings(report: Row) -> list[Row]:
 
 
 def _flags(finding: Row) -> bool:
-    return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
+    return is_accusation(finding["label"], finding["measurement"])
 
 
 def _metric_name(row: Row) -> str:

@@ -1,7 +1,9 @@
 """Whom the attribution protocol flags: what the verdict goes by, and the tables too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
+from typing import Any
 
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
@@ -23,6 +25,13 @@ POWER = 0.9
 pass: the interval of those that were simulated lies above it."""
 
 RULE = "attribution"
+
+ACCUSATION = "WATERMARK"
+"""The label of the findings that accuse a client."""
+STATISTIC = "stouffer_z"
+REQUIRED = ("client", "mark", "z", "rounds")
+"""What the evidence of an accusation must hold."""
+
 StatusReason = tuple[str, str]
 """A status and the reason for it."""
 
@@ -68,25 +77,110 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
     ]
 
 
-def unfounded_accusations(
-    measurements: Iterable[Measurement], findings: Iterable[Finding]
-) -> list[Finding]:
-    """Return the protocol's findings that are of no client whom the measurements flag.
+def accusation(
+    client: str,
+    *,
+    variant: str = "",
+    mark: str,
+    z: float,
+    needed: float,
+    p_value: float | None,
+    rounds: int | None,
+    **evidence: object,
+) -> Finding:
+    """Return the finding that accuses a client flagged by `z` above `needed`.
 
-    A finding has the client, mark, statistic and rounds of a flagged client's row.
+    `p_value` is Holm's; `variant` names the variant of a study.
     """
-    flagged = [
-        [test.client, test.mark, round(test.z, 2), test.rounds]
+    return Finding(
+        id=f"{variant}-{PROTOCOL}-{client}" if variant else f"{PROTOCOL}-{client}",
+        severity="high",
+        label=ACCUSATION,
+        measurement=f"{PROTOCOL} {STATISTIC}" + (f", {variant}" if variant else ""),
+        evidence={
+            "client": client,
+            "mark": mark,
+            "z": round(z, 2),
+            "needed": round(needed, 2),
+            "p_value": p_value,
+            "rounds": rounds,
+            **evidence,
+        },
+        safe=("client", "mark"),
+    )
+
+
+def is_accusation(label: object, measurement: object) -> bool:
+    """Tell whether a finding's label and measurement make it one that accuses a client.
+
+    Either is enough: a reader takes it for one by its label, and formats for programs by its
+    measurement.
+    """
+    plugin = str(measurement).split()[:1]
+    return str(label).strip() == ACCUSATION or plugin == [PROTOCOL]
+
+
+def accusations(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return those of a report's findings that accuse a client."""
+    return [f for f in findings if is_accusation(f["label"], f["measurement"])]
+
+
+def unfounded_accusations(
+    measurements: Sequence[Measurement], findings: Iterable[Finding]
+) -> list[Finding]:
+    """Return the findings that accuse a client otherwise than the measurements do, or twice.
+
+    An accusation must be the one that a flagged client's rows give, in all that its evidence says
+    of what they hold: client, mark, statistic, threshold, p value and rounds. Accusations of a
+    single seed are not checked in a study, whose rows are means over its seeds.
+    """
+    is_study = any("variant" in row.scope for row in measurements if _protocol(row))
+    holm = {
+        tuple(str(row.scope.get(name, "")) for name in ("variant", "client", "mark")): row.value
+        for row in measurements
+        if _protocol(row) and row.metric == "p_value" and row.scope.get("adjusted") == "holm"
+    }
+    founded = [
+        accusation(
+            test.client,
+            variant=test.variant,
+            mark=test.mark,
+            z=test.z,
+            needed=test.threshold,
+            p_value=holm.get((test.variant, test.client, test.mark)),
+            rounds=test.rounds,
+        )
         for test in tested_clients(measurements)
-        if test.flagged and test.z is not None
+        if test.z is not None and test.threshold is not None and test.flagged
     ]
-    fields = ("client", "mark", "z", "rounds")
-    return [
-        finding
-        for finding in findings
-        if finding.measurement == f"{PROTOCOL} stouffer_z"
-        and [finding.evidence.get(field) for field in fields] not in flagged
-    ]
+    unfounded = []
+    for finding in findings:
+        if not is_accusation(finding.label, finding.measurement):
+            continue
+        if is_study and finding.id.startswith("seed-"):
+            continue
+        matches = (other for other in founded if _says_the_same(finding, other))
+        if match := next(matches, None):
+            founded.remove(match)
+        else:
+            unfounded.append(finding)
+    return unfounded
+
+
+def _says_the_same(finding: Finding, founded: Finding) -> bool:
+    """Tell whether a finding is the founded one, but for evidence left out that is not REQUIRED."""
+    names = ("id", "severity", "label", "measurement")
+    if any(getattr(finding, name) != getattr(founded, name) for name in names):
+        return False
+    shared = founded.evidence.keys() & {*finding.evidence, *REQUIRED}
+    return all(_equal(finding.evidence.get(name), founded.evidence[name]) for name in shared)
+
+
+def _equal(stated: object, known: object) -> bool:
+    """Tell whether two values of evidence are equal, numbers up to the rounding of JSON."""
+    if isinstance(stated, int | float) and isinstance(known, int | float):
+        return isclose(stated, known, rel_tol=1e-6, abs_tol=1e-300)
+    return stated == known
 
 
 def _is_client_row(row: Measurement) -> bool:
@@ -97,7 +191,7 @@ def _is_client_row(row: Measurement) -> bool:
     """
     keys = set(row.scope) - {"variant"}
     of_client = keys == {"client", "mark"} or (keys == {"client"} and row.value is None)
-    return of_client and _protocol(row) and row.metric == "stouffer_z"
+    return of_client and _protocol(row) and row.metric == STATISTIC
 
 
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:

@@ -68,6 +68,11 @@ def _compare(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
     if "judgements" in stated and stated["status"] != _stated_worst(stated):
         message = f"its verdict says {stated['status']}, its judgements {_stated_worst(stated)}."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its judgements contradict it")
+    if unfounded := unfounded_accusations(*judged_rows(report)):
+        message = (
+            f"{len(unfounded):,} of its findings accuse clients otherwise than its measurements do."
+        )
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
     if stated.get("rule") != RULE:
         same = "by today's the status is the same; nothing else of the verdict was compared"
         return RecheckedVerdict(True, f"{_rule_text(stated)}; {same}.")
@@ -75,14 +80,11 @@ def _compare(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
 
 
 def _recheck_parts(report: Row, stated: Row, recomputed: Row) -> RecheckedVerdict:
-    """Compare what a verdict by today's rule says beside its status, and whom findings accuse."""
+    """Compare what a verdict by today's rule says beside its status."""
     keys = _compared_keys(report)
     if altered := [key for key in keys if not _same(stated.get(key), recomputed[key])]:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
-    if unfounded := unfounded_accusations(*judged_rows(report)):
-        message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
-        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
     return FINE
 
 
