@@ -214,7 +214,7 @@ def verify_assessment(report: Report) -> Iterator[Check]:
         return
     if "policy" in report["verdict"]:
         yield from _policy(policy)
-    yield from _coverage(report.get("coverage") or [], measurements)
+    yield from _coverage(report, measurements)
 
 
 def _policy(policy: Policy) -> Iterator[Check]:
@@ -222,32 +222,44 @@ def _policy(policy: Policy) -> Iterator[Check]:
     built_in = built_in_policy(policy)
     if built_in is None:
         return
-    if same_limits(policy, built_in):
-        yield Check(state="same", kind="policy", name=policy.name)
-    else:
+    if not same_limits(policy, built_in):
         why = f"its limits are not those of fedaudit's policy {built_in.name}"
-        yield Check(state="differs", kind="policy", name=policy.name, why=why)
+    elif policy.description != built_in.description:
+        why = f"its description is not that of fedaudit's policy {built_in.name}"
+    else:
+        why = ""
+    yield Check(state="differs" if why else "same", kind="policy", name=policy.name, why=why)
 
 
-def _coverage(stated: Sequence[Report], measurements: Sequence[Measurement]) -> Iterator[Check]:
-    """Yield a check of each class of attacks that ran, or should have by the measurements."""
+def _coverage(report: Report, measurements: Sequence[Measurement]) -> Iterator[Check]:
+    """Yield a check of each class of attacks that ran or should have, and of each gap's status."""
+    stated = report.get("coverage") or []
     if not stated:
         return
     stated_rows = {row["class"]: row for row in stated}
     counts = Counter(row["class"] for row in stated)
-    for row in coverage(measurements, {}, ReleaseContext(), updates=False):
-        stated_row = stated_rows.get(row["class"], {})
-        if counts[row["class"]] > 1:
+    has_round = report["run"]["config"].get("round") is not None
+    # Without a round in the report, a federation may have been at hand or not.
+    possible = [
+        coverage(measurements, {}, ReleaseContext(), updates=updates)
+        for updates in ((True,) if has_round else (True, False))
+    ]
+    for rows in zip(*possible, strict=True):
+        row, statuses = rows[0], {row["status"] for row in rows}
+        name, stated_row = row["class"], stated_rows.get(row["class"], {})
+        if counts[name] > 1:
             why = "the report tells of it more than once"
-            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
-            continue
-        if _runs(row) is None and _runs(stated_row) is None:
-            continue
-        if _runs(row) == _runs(stated_row):
-            yield Check(state="same", kind="attacks", name=row["class"])
-        else:
+        elif _runs(row) != _runs(stated_row):
             why = "its measurements are of other attacks, or of another number"
-            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
+        elif _runs(row) is None and stated_row.get("status") not in statuses:
+            why = (
+                f"by the measurements it is {row['status'].replace('_', ' ')}: "
+                f"{row['reason'].rstrip('.')}"
+            )
+        else:
+            why = ""
+        if why or _runs(row) is not None:
+            yield Check(state="differs" if why else "same", kind="attacks", name=name, why=why)
 
 
 def _runs(row: Report) -> tuple[list[str], int | None] | None:

@@ -27,7 +27,8 @@ def report(policy="strict", **changes):
         "verdict": {**verdict(ROWS, [], limits), "rule": RULE, "policy": limits.table()},
         "measurements": [asdict(row) for row in ROWS],
         "findings": [],
-        "coverage": coverage(ROWS, {}, ReleaseContext(), updates=False),
+        "run": {"config": {"round": 2}},
+        "coverage": coverage(ROWS, {}, ReleaseContext(), updates=True),
     }
     return made | changes
 
@@ -53,6 +54,18 @@ def test_a_known_name_over_other_limits_differs():
     assert "policy ours" not in states(made)
 
 
+def test_a_known_policy_described_as_another_differs():
+    made = report("default")
+    made["verdict"]["policy"]["description"] = read_policy("strict").description
+    assert states(made)["policy default"] == "differs"
+
+
+def test_updates_may_be_out_of_reach_where_no_round_is_named():
+    made = report(run={"config": {"round": None}})
+    made["coverage"][5] |= {"status": "not_applicable"}
+    assert "attacks reconstruction" not in states(made)
+
+
 @pytest.mark.parametrize(
     ("place", "change", "name"),
     [
@@ -60,6 +73,8 @@ def test_a_known_name_over_other_limits_differs():
         (2, {"by": ["frequency"]}, "exfiltration"),
         (0, {"status": "not_run"}, "membership_inference"),
         (3, {"status": "run", "n": 500, "by": ["verbatim"]}, "regurgitation"),
+        (3, {"status": "not_applicable"}, "regurgitation"),
+        (5, {"status": "not_applicable"}, "reconstruction"),
     ],
 )
 def test_attacks_that_the_measurements_do_not_show_differ(place, change, name):
@@ -87,6 +102,6 @@ def test_another_rule_and_what_cannot_be_judged_are_left_to_the_verdict():
 
 def test_what_was_measured_without_a_number_did_not_run():
     row = replace(ROWS[1], value=None, reason="too few")
-    rows = coverage([row], {}, ReleaseContext(), updates=False)
+    rows = coverage([row], {}, ReleaseContext(), updates=True)
     made = report(measurements=[asdict(row)], coverage=rows)
     assert states(made) == {"policy strict": "same"}

@@ -17,8 +17,13 @@ MOST_FILES = 12
 
 
 def is_audit(report: Row) -> bool:
-    """Tell whether this is an audit, which a verdict is about; a simulation tries nothing."""
-    return not str(report["run"]["command"]).startswith("simulate")
+    """Tell whether this is an audit, which a verdict is about; a simulation tries nothing.
+
+    The command alone does not make it a simulation: its verdict would not be shown.
+    """
+    is_simulation = str(report["run"]["command"]).startswith("simulate")
+    tried = report["verdict"]["status"] != "inconclusive" or bool(_attribution(report))
+    return not is_simulation or tried or any(rows for _, rows in _attacks(report))
 
 
 def is_attribution(report: Row) -> bool:
