@@ -22,6 +22,7 @@ from fedaudit.report.comparison import (
     leak_changes,
     policy_difference,
     questions_differ,
+    records_difference,
     row_key,
 )
 from fedaudit.report.number_format import format_value
@@ -59,7 +60,7 @@ class MetricChange:
     adjusted: float
     """The p value after Holm correction over all judged numbers."""
     seen: float
-    """The smallest increase that would be significant if this were the only number tested."""
+    """The increase from which on it would be significant if this were the only number tested."""
     worse: bool
 
 
@@ -104,7 +105,7 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
         reasons=[*failing, *doubts] or [same],
         leaks=leaks,
         numbers=numbers,
-        notes=list(comparison_notes(baseline, report)),
+        notes=[note for note in comparison_notes(baseline, report) if note not in doubts],
     )
 
 
@@ -131,8 +132,11 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
         if (before := estimates.get(row_key(row))) and (after := estimate_of(row))
     ]
     gaps = [difference(after, before) for _, _, before, after in pairs]
-    # The standard deviations that the lower halves of the intervals imply.
-    spreads = [(gap.value - gap.low) / -float(ndtri(0.025)) for gap in gaps]
+    # The standard deviations that the lower halves of the intervals imply, and the wider halves: a
+    # number at 0 has no lower half, and would have one if it were larger.
+    z = -float(ndtri(0.025))
+    spreads = [(gap.value - gap.low) / z for gap in gaps]
+    wider = [max(gap.value - gap.low, gap.high - gap.value) / z for gap in gaps]
     p = [_tail(gap.value, spread) for gap, spread in zip(gaps, spreads, strict=True)]
     level = max(one["verdict"].get("level", DEFAULT.level) for one in (baseline, report))
     adjusted = holm(p)
@@ -147,7 +151,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             difference=gaps[i],
             p=p[i],
             adjusted=adjusted[i],
-            seen=-float(ndtri(level)) * spreads[i],
+            seen=-float(ndtri(level)) * wider[i],
             worse=adjusted[i] <= level,
         )
         for i, (name, row, before, after) in enumerate(pairs)
@@ -225,6 +229,9 @@ def _doubts(leaks: Sequence[LeakChange], baseline: Row, report: Row) -> Iterator
         if lost := sorted(before - labels.get(plugin, set())):
             yield f"Looked for by {plugin} before and not now: {', '.join(lost)}."
     yield from _less_looked_for(baseline, report)
+    yield from _no_longer_settled(baseline, report)
+    if records := records_difference(baseline, report):
+        yield records
     ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}
     for entry in report.get("coverage", ()):
         if entry["class"] in ran and entry["status"] != "run":
@@ -235,7 +242,8 @@ def _less_looked_for(baseline: Row, report: Row) -> Iterator[str]:
     """Yield which attacks asked less than before, and that a leak may now have been missed."""
     before = {row_key(row): row["n"] or 0 for row in _sizes(baseline)}
     fewer = {
-        f"{row['plugin']} {SIZES[row['metric']]} {row['n'] or 0:,}, before {before[row_key(row)]:,}"
+        f"{row['plugin']} {SIZES.get(row['metric'], row['metric'] + ', n:')} {row['n'] or 0:,}, "
+        f"before {before[row_key(row)]:,}"
         for row in _sizes(report)
         if (row["n"] or 0) < before.get(row_key(row), 0)
     }
@@ -249,14 +257,30 @@ def _less_looked_for(baseline: Row, report: Row) -> Iterator[str]:
         )
 
 
+def _no_longer_settled(baseline: Row, report: Row) -> Iterator[str]:
+    """Yield the judgements that passed before, and by this report neither pass nor fail."""
+    passed = {_question(j) for j in judgements(baseline) if j["status"] == "pass"}
+    yield from (
+        f"Passed before, and is not settled now: {judgement['reason']}"
+        for judgement in judgements(report)
+        if judgement["status"] == "inconclusive" and _question(judgement) in passed
+    )
+
+
 def _sizes(report: Row) -> list[Row]:
-    """Return a row of each attack's targets and one of its answers; `n` is their number."""
-    return [
+    """Return the rows whose `n` says how much was asked.
+
+    They are those of each attack's targets and answers, and what was judged, but for attributions,
+    whose clients take part in rounds as they may.
+    """
+    asked = [
         row
         for row in report["measurements"]
         if row["metric"] in SIZES and row["scope"].get("source") == NEW and not is_sweep(row)
         if not {"label", "category"} & row["scope"].keys()
     ]
+    judged = [j["measurement"] for j in judgements(report) if j["rule"] != attribution.RULE]
+    return [*asked, *filter(None, judged)]
 
 
 def _labels(report: Row) -> dict[str, set[str]]:

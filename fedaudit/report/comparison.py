@@ -200,11 +200,8 @@ def _claims(first: Row, second: Row) -> Iterator[str]:
 
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     """Yield the caveats of the comparison."""
-    if _asked_records(first) != _asked_records(second):
-        yield (
-            "The reports are about different files of records: numbers and leaks may be of other"
-            " targets."
-        )
+    if records := records_difference(first, second):
+        yield records
     versions = [report["environment"]["versions"].get("fedaudit") for report in (first, second)]
     if versions[0] != versions[1]:
         yield "The reports are of different versions of fedaudit."
@@ -218,6 +215,16 @@ def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     alike = first["target"]["sha256"] == second["target"]["sha256"]
     if alike and first["target"]["sha256"] is not None:
         yield "Both reports are of the same model."
+
+
+def records_difference(first: Row, second: Row) -> str:
+    """Return a note that two audits asked for different records; empty if they did not."""
+    if _asked_records(first) == _asked_records(second):
+        return ""
+    return (
+        "The reports are about different files of records: numbers and leaks may be of other"
+        " targets."
+    )
 
 
 def _asked_records(report: Row) -> set[str]:

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.policy import Policy
-from fedaudit.api.records import Finding
+from fedaudit.api.records import Finding, Measurement
 from fedaudit.cli.audit.defenses import finished_report
 from fedaudit.report.baseline import check_comparable, compare_with_baseline
 from fedaudit.report.document import validate
@@ -123,7 +123,8 @@ def test_a_number_is_worse_by_a_one_sided_test_of_its_difference():
     assert one.p == pytest.approx(norm.sf((q - p) / ((q - p - low) / z)), rel=1e-3)
     assert one.adjusted == pytest.approx(one.p * len(found.numbers))
     assert one.worse == (one.adjusted <= 0.01)
-    assert one.seen == pytest.approx(2.326348 * (q - p - low) / z, rel=1e-4)
+    wider = max(q - p - low, high - (q - p))
+    assert one.seen == pytest.approx(2.326348 * wider / z, rel=1e-4)
 
 
 def test_worse_fails_and_better_does_not():
@@ -182,6 +183,51 @@ def test_an_audit_that_asked_less_cannot_be_told(targets, answers):
     assert found.reasons == (expected or found.reasons)
     assert found.status == ("inconclusive" if expected else "pass")
     assert compare_with_baseline(asked(targets, answers), asked(900, 60)).status == "pass"
+
+
+def guessed(hits, n, of_base=0):
+    """Return the report of an audit that blanked `n` strings out and asked for them."""
+    scope = {"candidates": 10}
+    accuracy = [
+        Measurement.rate(
+            k, n, kind="probability", plugin="ranking", metric="inference_accuracy",
+            scope={**scope, "source": source},
+        )
+        for source, k in (("tuned", hits), ("base", of_base))
+    ]  # fmt: skip
+    chance = number("probability", "ranking", "inference_chance", 0.1, n=n, source="tuned", **scope)
+    return example(measurements=[*accuracy, chance], findings=[], verdict=None).to_json()
+
+
+def test_fewer_questions_of_any_kind_cannot_be_told():
+    before, now = guessed(5, 16, 3), guessed(1, 2, 2)
+    found = compare_with_baseline(before, now)
+    assert found.status == "inconclusive"
+    less = "Asked less than the baseline: ranking inference_accuracy, n: 2, before 16."
+    assert less in found.reasons
+    assert compare_with_baseline(now, now).status == "pass"
+
+
+def test_what_passed_and_is_open_now_cannot_be_told():
+    before, now = guessed(0, 200, 40), guessed(0, 3)
+    assert [one["verdict"]["status"] for one in (before, now)] == ["pass", "inconclusive"]
+    found = compare_with_baseline(before, now)
+    assert found.status == "inconclusive"
+    assert any(r.startswith("Passed before, and is not settled now: ") for r in found.reasons)
+    # Of 3 blanks, one by itself is no sign: what would be seen is more than a third.
+    assert found.numbers[0].seen > 1 / 3
+
+
+def test_other_records_cannot_be_told():
+    one = report(300, [leak("a")])
+    other = report(300) | {"data": [{**row, "sha256": "f" * 64} for row in one["data"]]}
+    found = compare_with_baseline(one, other)
+    assert found.status == "inconclusive"
+    assert found.reasons == [
+        "The reports are about different files of records: numbers and leaks may be of other"
+        " targets."
+    ]
+    assert not set(found.reasons) & set(found.notes)
 
 
 def test_a_leak_that_could_now_go_unseen_leaves_the_gate_open():
