@@ -29,7 +29,9 @@ def missing_reason(report: Row, name: str) -> str:
 
 
 def results_text(rows: Sequence[Row]) -> str:
-    """Return the first measurements in words, and how many more there are."""
+    """Return the first measurements in words, and how many more there are; "" for none."""
+    if not rows:
+        return ""
     return "; ".join(first_of([f"{_name(row)} {result(row)}" for row in rows], MOST_ROWS)) + "."
 
 

@@ -22,9 +22,11 @@ from fedaudit.report.checklist.answer import (
 from fedaudit.report.checklist.attackers import DECLARED, attack_class, headline_totals, unmeasured
 from fedaudit.report.kinds.epsilon import Epsilon
 from fedaudit.report.kinds.exposure import Exposure
+from fedaudit.report.kinds.forget import AFTER, Forget
 from fedaudit.report.kinds.general import answer_of
 from fedaudit.report.kinds.membership import Membership
-from fedaudit.report.kinds.registry import is_ours, kinds_of
+from fedaudit.report.kinds.registry import kinds_of
+from fedaudit.report.kinds.watch import Watch
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row
 from fedaudit.report.tables.evidence import detectable_text
@@ -171,6 +173,10 @@ def ordinary(report: Row) -> Answer:
 def regurgitation(report: Row) -> Answer:
     """Answer how much is repeated word for word."""
     rows = _of_class(report, "regurgitation")
+    left = [row for row in measured_rows(report, "extractable") if _is_left(row)]
+    if left and not rows:
+        text = f"Of the records of a member that left: {results_text(left)}"
+        return Answer("in part", text, tuple(left))
     if not rows:
         return Answer("open", missing_reason(report, "regurgitation"))
     control = [
@@ -185,6 +191,25 @@ def regurgitation(report: Row) -> Answer:
         return Answer("in part", f"{results_text(rows)} {caveat}", tuple(rows))
     text = f"{results_text(rows)} Beside it: {results_text(control)}"
     return Answer("answered", text, (*rows, *control[:MOST_ROWS]))
+
+
+def _is_left(row: Row) -> bool:
+    """Tell whether a row is of the model that a member's records should no longer be in."""
+    return bool(row["kind"] == Forget.name and row["scope"].get("model") == AFTER)
+
+
+def membership(report: Row) -> Answer:
+    """Answer whether a person can be recognised as a member, by attack or by a member's own test.
+
+    A member tests its own records only, so its tests answer in part.
+    """
+    answer = answer_of(Membership(), report)
+    tests = [k for k in (Watch(), Forget()) if any(r["value"] is not None for r in k.rows(report))]
+    if answer.status != "open" or not tests:
+        return answer
+    found = [answer_of(kind, report) for kind in tests]
+    text = " ".join(one.text for one in found)
+    return Answer("in part", text, tuple(row for one in found for row in one.rows))
 
 
 def attributes(report: Row) -> Answer:
@@ -224,6 +249,14 @@ def cause(report: Row) -> Answer:
         text = f"A model trained without the client was compared. {results_text(without)}"
         return Answer("answered", text, tuple(without[:MOST_ROWS]))
     rows = [r for r in headline_totals(report) if r["scope"].get("source") == "tuned-not-base"]
+    retrained = [
+        row for row in measured_rows(report, "residual") if row["kind"] == Forget.name and row["n"]
+    ]
+    if retrained:
+        text = f"Models trained without the member were compared. {results_text(retrained)}"
+        return Answer("answered", text, tuple(retrained))
+    if not rows and report["target"]["adapter"]:
+        return Answer("open", "No leak was counted beyond the base on the same questions.")
     if not rows:
         return Answer("open", "There was no base model to compare with.")
     return Answer(
@@ -255,7 +288,8 @@ def cost(report: Row) -> Answer:
     if not rows and not costs:
         return Answer("open", "No cost was recorded.")
     text = f"The whole audit took {', '.join(costs)}. " if costs else ""
-    return Answer("in part", f"{text}{results_text(rows)} No price was set.".strip(), tuple(rows))
+    text = " ".join(filter(None, (text.strip(), results_text(rows), "No price was set.")))
+    return Answer("in part", text, tuple(rows))
 
 
 def defence(report: Row) -> Answer:
@@ -418,7 +452,8 @@ _QUESTIONS: tuple[Kind | tuple[Question, Callable[[Row], Answer]], ...] = (
 def _item(number: int, entry: Kind | tuple[Question, Callable[[Row], Answer]]) -> ChecklistItem:
     if isinstance(entry, Kind):
         question = entry.question or Question(f"What of {entry.name}?", "", "")
-        return ChecklistItem(number, *question, partial(answer_of, entry), entry.rules)
+        answer = membership if isinstance(entry, Membership) else partial(answer_of, entry)
+        return ChecklistItem(number, *question, answer, entry.rules)
     question, answer = entry
     return ChecklistItem(number, *question, answer)
 
@@ -426,10 +461,15 @@ def _item(number: int, entry: Kind | tuple[Question, Callable[[Row], Answer]]) -
 QUESTIONS = tuple(_item(number, entry) for number, entry in enumerate(_QUESTIONS, start=1))
 
 
+_LISTED = frozenset(entry.name for entry in _QUESTIONS if isinstance(entry, Kind))
+"""Kinds whose question is one of the twenty."""
+
+
 def questions(report: Row) -> tuple[ChecklistItem, ...]:
-    """Return the twenty questions, and behind them those about a report's kinds from plugins."""
-    foreign = [k for k in kinds_of(report) if k.question and not is_ours(k.name)]
-    return (*QUESTIONS, *(_item(n, kind) for n, kind in enumerate(foreign, len(QUESTIONS) + 1)))
+    """Return the twenty questions, and behind them those about other kinds that a report has."""
+    names = {row["kind"] for row in report["measurements"]} - _LISTED
+    more = [kind for kind in kinds_of(report) if kind.question and kind.name in names]
+    return (*QUESTIONS, *(_item(n, kind) for n, kind in enumerate(more, len(QUESTIONS) + 1)))
 
 
 def answers(report: Row) -> list[tuple[ChecklistItem, Answer]]:

@@ -206,14 +206,14 @@ def _severity(report: Row) -> Iterator[Block]:
 
 
 def _questions(report: Row) -> Iterator[Table]:
-    """Yield the table of an assessor's questions, and that of questions that plugins bring."""
+    """Yield the table of an assessor's questions, and that of further ones on what was measured."""
     rows = tuple(
         (str(question.number), question.text, question.source, answer.status, answer.text)
         for question, answer in answers(report)
     )
     yield _question_table("Twenty questions of an assessor", rows[: len(QUESTIONS)])
     if more := rows[len(QUESTIONS) :]:
-        yield _question_table("Questions about what plugins measured", more)
+        yield _question_table("Questions about what else was measured", more)
 
 
 def _question_table(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
