@@ -33,7 +33,7 @@ from fedaudit.attribution.server import estimation, ledger, simulation_report
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.data import corpus
-from fedaudit.federation import commitments, watermark_keys
+from fedaudit.federation import adapters, commitments, watermark_keys
 from fedaudit.federation.folder import (
     Federation,
     FederationReader,
@@ -227,7 +227,19 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         seeds={"seed": request.seed, **({"design": plan.seed} if plan else {})},
         device=request.worker_options.device,
         queries=plan.queries if plan else None,
+        models=_round_models(resolved),
     )
+
+
+def _round_models(resolved: ResolvedRequest) -> dict[Path, str]:
+    """Return the fingerprint of the adapters of every round that was attributed, by its folder."""
+    federation, plan = resolved.federation, resolved.plan
+    folders = [
+        (federation.path / entry.adapter).parent
+        for entry in federation.manifest.rounds
+        if entry.round > 0 and (plan is None or entry.round in plan.designs)
+    ]
+    return {folder: adapters.fingerprint_below(folder) for folder in folders}
 
 
 def attribute(

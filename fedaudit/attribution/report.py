@@ -311,8 +311,9 @@ def report(
     seeds: Mapping[str, int],
     device: str,
     queries: int | None = None,
+    models: Mapping[Path, str] | None = None,
 ) -> Report:
-    """Return the report of an attribution."""
+    """Return the report of an attribution; `models` are the fingerprints of its rounds."""
     files = [str(row["sha256"]) for row in data]
     return build_report(
         command=command,
@@ -322,6 +323,7 @@ def report(
         base=base,
         base_sha256=base_sha256,
         usage={"queries": queries},
+        models=models,
         environment=environment.describe(device),
         data=data,
         seeds=seeds,

@@ -17,7 +17,7 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.answers import AnswerCache, UnfinishedBatch
 from fedaudit.engine import factory
 from fedaudit.federation import adapters
-from fedaudit.system.files import hash_files, sha256
+from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
     from fedaudit.engine.factory import AnyEngine
@@ -153,10 +153,4 @@ def fingerprint(audited: AuditTarget, sha256: Callable[[Path], str] = sha256) ->
         return None
     if not audited.deployment:
         return adapters.fingerprint(folder, sha256)
-    return deployment_fingerprint(folder, sha256)
-
-
-def deployment_fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
-    """Return one SHA-256 of what a client deployed, its keys left out."""
-    paths = [path for name in ("*.safetensors", adapters.CONFIG) for path in folder.rglob(name)]
-    return hash_files({path.relative_to(folder).as_posix(): sha256(path) for path in paths})
+    return adapters.fingerprint_below(folder, sha256)

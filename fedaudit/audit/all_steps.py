@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.engine import Engine
@@ -37,8 +38,10 @@ class AttributedFile(InputFile):
         return self.said
 
 
-def attribute(resolved: ResolvedRequest, watch: "Watcher") -> tuple[Result, list[AttributedFile]]:
-    """Return what the attribution found, and the rows of the files that it read.
+def attribute(
+    resolved: ResolvedRequest, watch: "Watcher"
+) -> tuple[Result, list[AttributedFile], dict[Path, str]]:
+    """Return what the attribution found, the files that it read, and the rounds' fingerprints.
 
     The attribution is recomputed in every run, since the cache keeps none of its results.
     """
@@ -52,7 +55,8 @@ def attribute(resolved: ResolvedRequest, watch: "Watcher") -> tuple[Result, list
         AttributedFile(path=resolved.path, documents=(), sha256=row["sha256"], said=dict(row))
         for row in report.data
     ]
-    return result, files
+    models = {Path(row["path"]): row["sha256"] for row in report.target.get("models", ())}
+    return result, files, models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,7 @@ def assessment_inputs(
         facts={},
         steps=steps,
         attribution=attribution,
+        models={path: digest for step in steps.values() for path, digest in step.models.items()},
     )
 
 
@@ -112,6 +117,11 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
     _steps: dict[str, AuditPipeline[Any]] = field(init=False)
     _files: list[InputFile] = field(init=False)
     _failed: dict[str, str] = field(init=False, default_factory=dict)
+    _attributed: dict[Path, str] = field(init=False, default_factory=dict)
+
+    def models(self) -> Mapping[Path, str]:
+        """Return the fingerprints of all steps' other models, and of the rounds attributed."""
+        return {**self.inputs.models, **self._attributed}
 
     def annotate_files(self) -> Sequence[InputFile]:
         """Annotate the documents of every step; return each file once."""
@@ -166,12 +176,13 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
                 yield Result(measurements=(missing_row("attribution", why),))
             return
         try:
-            result, files = attribute(self.inputs.attribution, self.watch)
+            result, files, models = attribute(self.inputs.attribution, self.watch)
         except InputError as error:
             self._failed["attribution"] = str(error)
             yield Result(measurements=(missing_row("attribution", str(error)),))
             return
         self._files += files
+        self._attributed |= models
         yield result
 
     def caveats(self) -> list[str]:

@@ -8,6 +8,7 @@ row.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -378,6 +379,11 @@ def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
         number, adapter = opened.adapter()
         noiseless = replace(audited, federation=opened, round=number, adapter=adapter)
     runs = {TUNED: audited, **({NOISELESS: noiseless} if noiseless else {})}
+    for run in runs.values():
+        for position in coins.positions:
+            for path in chain(*canary_scores.compared_models(run, coins, position)):
+                if path is not None:
+                    reader.fingerprint(Path(path))
     return EpsilonInputs(
         **common_inputs(request, audited, reader, {}),
         coins=coins,

@@ -50,8 +50,8 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
     read = read_records(request, audited, form_of(request, audited), reader)
     before = _adapter(request.before, audited, reader)
     retrained = tuple(_adapter(path, audited, reader) for path in request.retrained)
-    digests = {path: adapters.fingerprint(path, reader.sha256) for path in (before, *retrained)}
-    after_sha256 = adapters.fingerprint(audited.adapter, reader.sha256)
+    digests = {path: reader.fingerprint(path) for path in (before, *retrained)}
+    after_sha256 = reader.fingerprint(audited.adapter)
     _check_retrained(
         request, [digests[path] for path in retrained], (digests[before], after_sha256)
     )

@@ -10,6 +10,7 @@ from typing import Any
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import corpus
+from fedaudit.federation import adapters
 from fedaudit.federation.folder import FederationReader
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,13 @@ class InputReader(FederationReader):
     def __init__(self) -> None:
         super().__init__()
         self._corpora: dict[tuple[Path, PromptTemplate], InputFile] = {}
+        self.models: dict[Path, str] = {}
+        """The fingerprint of every adapter that `fingerprint` was asked for."""
+
+    def fingerprint(self, adapter: Path) -> str:
+        """Return an adapter's fingerprint, which the report states if it is not the audited one."""
+        self.models[adapter] = adapters.fingerprint(adapter, self.sha256)
+        return self.models[adapter]
 
     def corpus(self, path: Path, form: PromptTemplate) -> InputFile:
         """Return the documents of a file, as they are; raises InputError as `corpus.read`."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +39,8 @@ class Inputs(Generic[R]):
     """The SHA-256 of every file of documents."""
     facts: Mapping[str, Any]
     """What else determines the answers: hashes of the other models and records, by name."""
+    models: Mapping[Path, str] = field(default_factory=dict)
+    """The fingerprint of every other adapter that is read, by its folder."""
 
 
 def common_inputs(
@@ -62,6 +64,7 @@ def common_inputs(
         "files": files,
         "digests": {path: reader.sha256(path) for path in dict.fromkeys((*files, *clients))},
         "facts": facts,
+        "models": {p: d for p, d in reader.models.items() if p != audited.adapter},
     }
 
 

@@ -60,7 +60,7 @@ def find_clients(
         )
         for client, path in paths.items()
     }
-    hashes = {client: adapters.fingerprint(path, reader.sha256) for client, path in paths.items()}
+    hashes = {client: reader.fingerprint(path) for client, path in paths.items()}
     of_records = {client: reader.sha256(records[client]) for client in paths}
     return models, {"clients' adapters' SHA-256": hashes, "clients' records": of_records}
 
@@ -120,9 +120,7 @@ def find_updates(
             documents=[d for file in files.values() for d in reader.corpus(file, form).documents],
         )
         updates.append(update)
-        hashes[update.name] = (
-            reader.sha256(path) if view == "sum" else adapters.fingerprint(path, reader.sha256)
-        )
+        hashes[update.name] = reader.sha256(path) if view == "sum" else reader.fingerprint(path)
         records |= {member: reader.sha256(file) for member, file in files.items()}
     return updates, {"updates' SHA-256": hashes, "clients' records": records}
 
@@ -169,9 +167,7 @@ def find_participation(
 
 def round_facts(adapter_paths: Mapping[int, Path], reader: InputReader) -> Facts:
     """Return the facts about earlier rounds' models that identify a run; empty without any."""
-    hashes = {
-        str(n): adapters.fingerprint(path, reader.sha256) for n, path in adapter_paths.items()
-    }
+    hashes = {str(n): reader.fingerprint(path) for n, path in adapter_paths.items()}
     return {"rounds' SHA-256": hashes} if hashes else {}
 
 
@@ -309,7 +305,7 @@ def _run(
             f"{counterpart.path} has not finished round {number}: give its simulate command again."
         )
     adapter = counterpart.path / counterpart.manifest.rounds[number].adapter
-    digest = adapters.fingerprint(adapter, reader.sha256)
+    digest = reader.fingerprint(adapter)
     return CounterfactualRun(
         path=counterpart.path, without=origin.without, adapter=adapter, sha256=digest
     )
@@ -351,12 +347,12 @@ def find_references(
         raise UsageError(
             "--reference needs an adapter or a federation's global adapter as the target."
         )
-    audited_sha256 = adapters.fingerprint(audited.adapter, reader.sha256)
+    audited_sha256 = reader.fingerprint(audited.adapter)
     models, hashes = [], {}
     for path in request.reference_paths:
         federation = _open_reference(path, audited, reader)
         _, adapter = federation.adapter()
-        if (digest := adapters.fingerprint(adapter, reader.sha256)) == audited_sha256:
+        if (digest := reader.fingerprint(adapter)) == audited_sha256:
             raise InputError(
                 f"--reference {path} is the audited federation itself: it says nothing about "
                 "itself."

@@ -6,6 +6,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fedaudit.api.engine import Engine
@@ -104,6 +105,10 @@ class AuditPipeline(ABC, Generic[InputsT]):
         """Return the sections that this kind of audit adds to its report."""
         return {}
 
+    def models(self) -> Mapping[Path, str]:
+        """Return the fingerprints of the models that were read besides the audited one."""
+        return self.inputs.models
+
     def config(self) -> dict[str, Any]:
         """Return the settings as the report holds them."""
         return {**self.fingerprint.settings, "round": self.audited.round}
@@ -161,6 +166,7 @@ class AuditPipeline(ABC, Generic[InputsT]):
             beginning=measured.beginning,
             endpoint=answers.endpoint,
             update_of=audited.update_of,
+            models=self.models(),
             usage={**measured.usage, **answers.usage},
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],

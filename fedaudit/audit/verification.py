@@ -12,13 +12,11 @@ from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
-from fedaudit.audit.access import deployment_fingerprint
 from fedaudit.audit.coverage import coverage
 from fedaudit.audit.policy_file import built_in_policy
 from fedaudit.audit.request import ReleaseContext
 from fedaudit.data import corpus
 from fedaudit.federation import adapters
-from fedaudit.federation.folder import DEPLOYED
 from fedaudit.report.check import Check, verdict
 from fedaudit.report.checklist.leaks import PASSAGES
 from fedaudit.report.redaction import KEY_FILE, Redactor, config_folder, is_mask, load_key
@@ -128,6 +126,9 @@ def _target(target: Report, folders: Sequence[Path]) -> Iterator[Check]:
     if target["adapter"]:
         folder = _at_hand(target["adapter"], folders)
         yield _folder("adapter", target["adapter"], target["sha256"], folder, _of_adapter)
+    for row in target.get("models", ()):
+        folder = _at_hand(row["path"], folders)
+        yield _folder("model", row["path"], row["sha256"], folder, _of_adapter)
 
 
 def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
@@ -167,11 +168,10 @@ def _compare(
 
 
 def _of_adapter(folder: Path) -> str:
-    """Return the fingerprint of an adapter's folder, or of all adapters of a deployment."""
-    deployed = folder.resolve()
-    if deployed.parent.name != DEPLOYED or (folder / adapters.WEIGHTS).exists():
+    """Return the fingerprint of an adapter's folder, or of all adapters below another folder."""
+    if (folder / adapters.WEIGHTS).exists():
         return adapters.fingerprint(folder)
-    return deployment_fingerprint(deployed)
+    return adapters.fingerprint_below(folder.resolve())
 
 
 def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:

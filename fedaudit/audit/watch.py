@@ -18,7 +18,6 @@ from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import canary_file
 from fedaudit.engine import factory
-from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import existing_path
 from fedaudit.watch.records import WatchedRecords, watched_records
@@ -114,7 +113,7 @@ def resolve(
         **read,
         memory=memory,
         rounds=earlier,
-        round_sha256={n: adapters.fingerprint(p, reader.sha256) for n, p in earlier.items()},
+        round_sha256={n: reader.fingerprint(p) for n, p in earlier.items()},
     )
 
 

@@ -170,6 +170,12 @@ def fingerprint(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
     return hash_files({name: sha256(folder / name) for name in names})
 
 
+def fingerprint_below(folder: Path, sha256: Callable[[Path], str] = sha256) -> str:
+    """Return one SHA-256 over all adapters below a folder, and a gate's weights, without keys."""
+    paths = [path for name in ("*.safetensors", CONFIG) for path in folder.rglob(name)]
+    return hash_files({path.relative_to(folder).as_posix(): sha256(path) for path in paths})
+
+
 @lru_cache(maxsize=4096)
 def tensors_sha256(folder: Path, weights_sha256: str) -> str:  # noqa: ARG001, a key of the cache
     """Return a SHA-256 of the contents of an adapter's tensors: their names, shapes and numbers.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.report.document import Report
@@ -29,6 +30,7 @@ def build_report(
     beginning: Mapping[str, Any] | None = None,
     endpoint: Mapping[str, Any] | None = None,
     update_of: str = "",
+    models: Mapping[Path, str] | None = None,
     resumed_from: str | None = None,
     earlier: float = 0.0,
     usage: Mapping[str, int | None] | None = None,
@@ -40,7 +42,8 @@ def build_report(
     """Return the report of a run that began at `started` and ends now.
 
     `name` becomes the run's id. `usage` is the budget without its seconds; the time of resumed runs
-    (`earlier`) is added to those. `shards` are the merged shards. `sections` are further
+    (`earlier`) is added to those. `shards` are the merged shards; `models` are the fingerprints of
+    the models that were read besides the audited one, by their folders. `sections` are further
     sections of Report, passed on unchanged.
     """
     finished = datetime.now(UTC)
@@ -65,8 +68,14 @@ def build_report(
             "beginning": beginning,
             **({"endpoint": endpoint} if endpoint is not None else {}),
             **({"update_of": update_of} if update_of else {}),
+            **({"models": _model_rows(models)} if models else {}),
         },
         limits=limits,
         budget={**dict.fromkeys(BUDGET), **(usage or {}), "seconds": seconds},
         **sections,
     )
+
+
+def _model_rows(models: Mapping[Path, str]) -> list[dict[str, str]]:
+    rows = {str(path): digest for path, digest in models.items()}
+    return [{"path": path, "sha256": digest} for path, digest in sorted(rows.items())]

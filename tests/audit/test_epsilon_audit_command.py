@@ -151,6 +151,9 @@ def test_what_knows_nothing_passes_only_beside_a_control_with_power(told, monkey
     assert told(*AUDIT, *words, "--out", tmp_path / "b").code == 0
     found = report(tmp_path / "b")
     assert "not refuted" in found["verdict"]["reasons"][0]
+    models = {one["path"] for one in found["target"]["models"]}
+    assert any(path.startswith("noiseless/rounds/") for path in models)
+    assert any(path.startswith("run/rounds/001/") for path in models)
     assert max(bounds(found).values()) == 0
     assert max(bounds(found, "noiseless").values()) > 1
     # So few canaries cannot refute a large claim.

@@ -105,6 +105,21 @@ def test_what_was_unlearnt_passes_and_the_report_can_be_read_again(run, monkeypa
     assert "same: verdict pass" in run("report", "out", "--verify").out
 
 
+def test_the_other_models_are_bound_to_the_report(run, monkeypatch):
+    answer_as(monkeypatch, {"before": 1.0})
+    run(*ASKED, *RETRAINED, "--out", "out")
+    models = [one["path"] for one in report("out")["target"]["models"]]
+    assert models == [f"{name}/rounds/001/global" for name in MODELS[1:]]
+    checked = run("report", "out", "--verify").out
+    assert checked.count("same: model ") == len(models)
+    shutil.rmtree("r6")
+    change(Path("before"), 9)
+    checked = run("report", "out", "--verify")
+    assert "not at hand: model r6/rounds/001/global" in checked.out
+    assert "differs: model before/rounds/001/global" in checked.out
+    assert checked.code == 1
+
+
 @pytest.mark.parametrize("left", [1.0, 0.5])
 def test_a_server_that_did_nothing_or_only_trained_on_is_refused(run, monkeypatch, left):
     answer_as(monkeypatch, {"before": 1.0, "after": left})

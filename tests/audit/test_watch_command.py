@@ -106,7 +106,10 @@ def test_a_leak_of_the_second_round_is_found_and_stays_found(run, monkeypatch):
     assert 40 <= second <= 60
     assert found["run"]["config"]["rounds"] == [1, 2, 3]
     assert "stop now" in shown.out
-    assert "same: verdict fail" in run("report", "out", "--verify").out
+    checked = run("report", "out", "--verify").out
+    assert "same: verdict fail" in checked
+    assert [n for n in (1, 2) if f"rounds/{n:03}/global" in checked] == [1, 2]
+    assert checked.count("same: model ") == 2  # the third is the audited one
     assert run(*ASKED, "--round", 1, "--out", "early").code == 0
 
 

@@ -83,6 +83,8 @@ def test_all_in_one_names_the_guilty_client(run, fed):
         (row["scope"]["client"], row["scope"]["attribute"]): row["hits"] for row in answers
     } == expected
     assert {(row["n"], row["baseline"]) for row in answers} == {(6, 0)}
+    rounds = [str(fed.path / f"rounds/{n:03}") for n in (1, 2)]
+    assert [one["path"] for one in document["target"]["models"]] == rounds
     told = json.dumps(document) + done.out
     secret = fed.mark.secret
     for word in (secret["entity"], *(row["value"] for row in secret["attributes"])):

@@ -173,6 +173,8 @@ def frozen(value, key=""):
 def lines(document):
     """Return a report as lines of JSON: one for each entry of a list or table at its top."""
     weights = {"sha256": "...", "base_sha256": "..."}
+    if others := document["target"].get("models"):
+        weights["models"] = [{**other, "sha256": "..."} for other in others]
     whole = frozen({**document, "target": {**document["target"], **weights}})
     config = whole["run"].pop("config")
     whole["config"] = [{key: value} for key, value in config.items()]

@@ -452,8 +452,9 @@ _QUESTIONS: tuple[Kind | tuple[Question, Callable[[Row], Answer]], ...] = (
 def _item(number: int, entry: Kind | tuple[Question, Callable[[Row], Answer]]) -> ChecklistItem:
     if isinstance(entry, Kind):
         question = entry.question or Question(f"What of {entry.name}?", "", "")
-        answer = membership if isinstance(entry, Membership) else partial(answer_of, entry)
-        return ChecklistItem(number, *question, answer, entry.rules)
+        if isinstance(entry, Membership):
+            return ChecklistItem(number, *question, membership, entry.rules)
+        return ChecklistItem(number, *question, partial(answer_of, entry), entry.rules)
     question, answer = entry
     return ChecklistItem(number, *question, answer)
 
