@@ -54,16 +54,11 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
-    from fedaudit.audit.consistency import consistency_checks
     from fedaudit.audit.verification import verify_assessment, verify_report
 
     if root:
         existing_path(root, "folder")
-    return [
-        *verify_report(report, path.parent, root),
-        *verify_assessment(report),
-        *consistency_checks(report),
-    ]
+    return [*verify_report(report, path.parent, root), *verify_assessment(report)]
 
 
 def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":

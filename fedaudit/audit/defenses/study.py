@@ -166,11 +166,6 @@ def recommendations(none: DefenseEffect, effects: Mapping[str, DefenseEffect]) -
     ]
 
 
-def no_number(reason: str) -> str:
-    """Return what is said instead of recommendations where there is nothing to compare with."""
-    return f"Training again without a defence gave no number: {reason.rstrip('.')}."
-
-
 def is_lower(change: MeanChange) -> bool:
     """Return whether the interval of the difference from no defence is entirely below 0."""
     return change.difference is not None and change.difference.high < 0
@@ -357,7 +352,9 @@ def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
         }
     defense_effects = {name: e for name, e in effects.items() if name != NONE}
     sentences = (
-        recommendations(effects[NONE], defense_effects) if effects else [no_number(reasons[NONE])]
+        recommendations(effects[NONE], defense_effects)
+        if effects
+        else [f"Training again without a defence gave no number: {reasons[NONE].rstrip('.')}."]
     )
     return {
         "seeds": list(plan.seeds),
