@@ -12,7 +12,7 @@ of g from sum_i p_i c_i (sum_i p_i = 1) depends only on the matrix <D_i, D_j>, t
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,13 +24,14 @@ from fedaudit.api.importer import ForeignFederation, ForeignRound
 from fedaudit.conversion import bases, configuration, recognition, writer
 from fedaudit.conversion.source import SourceFolder
 from fedaudit.federation import adapter_origin, adapters, manifest
-from fedaudit.federation.folder import name_rounds
+from fedaudit.federation.folder import client_order, name_rounds
 from fedaudit.system.files import existing_parent, sha256
 from fedaudit.system.locks import locked
 from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
 
 CLOSE = 0.01
@@ -80,31 +81,49 @@ class MeanFit:
         return {client: float(value) for client, value in zip(self.clients, p, strict=True)}
 
 
+@contextmanager
+def _aligned(
+    folders: Sequence[Path],
+) -> Iterator["Iterator[tuple[str, list[torch.Tensor]]] | None"]:
+    """Give each tensor's name and what each adapter has of it; None if names or shapes differ."""
+    from safetensors import safe_open
+
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(safe_open(folder / adapters.WEIGHTS, "pt")) for folder in folders
+        ]
+        keys = [{adapters.canonical(key): key for key in file.keys()} for file in files]  # noqa: SIM118
+        shapes = [
+            {name: file.get_slice(key).get_shape() for name, key in table.items()}
+            for file, table in zip(files, keys, strict=True)
+        ]
+        yield (
+            None
+            if any(one != shapes[0] for one in shapes)
+            else (
+                (
+                    name,
+                    [file.get_tensor(table[name]) for file, table in zip(files, keys, strict=True)],
+                )
+                for name in keys[0]
+            )
+        )
+
+
 def fit(global_folder: Path, clients: Mapping[str, Path]) -> MeanFit | None:
     """Return how a global adapter compares with the clients'; None if names or shapes differ.
 
     Each folder holds an adapter that has been checked.
     """
     import numpy as np
-    from safetensors import safe_open
 
     names = tuple(sorted(clients))
     gram, products = np.zeros((len(names), len(names))), np.zeros(len(names))
     size, norm, rounding = 0.0, 0.0, 0.0
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(safe_open(folder / adapters.WEIGHTS, "pt"))
-            for folder in (global_folder, *(clients[name] for name in names))
-        ]
-        keys = [{adapters.canonical(key): key for key in file.keys()} for file in files]  # noqa: SIM118
-        if any(table.keys() != keys[0].keys() for table in keys):
+    with _aligned([global_folder, *(clients[name] for name in names)]) as rows_by_name:
+        if rows_by_name is None:
             return None
-        for name in keys[0]:
-            tensors = [
-                file.get_tensor(table[name]) for file, table in zip(files, keys, strict=True)
-            ]
-            if len({tensor.shape for tensor in tensors}) > 1:
-                return None
+        for _, tensors in rows_by_name:
             kinds = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
             rounding = max(rounding, *(ROUNDING.get(kind, 1.0) for kind in kinds))
             rows = np.stack([tensor.double().flatten().numpy() for tensor in tensors])
@@ -417,7 +436,9 @@ def _manifest(
     out: Path,
 ) -> manifest.Manifest:
     rounds = tuple(_round(round_) for round_ in found_run.federation.rounds)
-    clients = sorted({name for r in rounds for name in (*r.participants, *r.clients)}, key=_order)
+    clients = sorted(
+        {name for r in rounds for name in (*r.participants, *r.clients)}, key=client_order
+    )
     total = sum(weights.get(name, 1.0) for name in clients)
     return manifest.Manifest(
         status="complete",
@@ -442,21 +463,13 @@ def _manifest(
 
 
 def _round(round_: ForeignRound) -> manifest.Round:
-    folder = f"{ROUNDS}/{round_.round:03d}"
+    folder, clients = f"{ROUNDS}/{round_.round:03d}", sorted(round_.clients, key=client_order)
     return manifest.Round(
         round=round_.round,
         adapter=_global_folder(round_),
-        participants=tuple(round_.participants or sorted(round_.clients, key=_order)),
-        clients={
-            client: f"{folder}/clients/{client}" for client in sorted(round_.clients, key=_order)
-        },
+        participants=tuple(round_.participants or clients),
+        clients={client: f"{folder}/clients/{client}" for client in clients},
     )
-
-
-def _order(name: str) -> tuple[str, int, str]:
-    """Return a sort key that puts c2 before c10."""
-    head = name.rstrip("0123456789")
-    return head, int(name[len(head) :] or 0), name
 
 
 def _hashes(federation: ForeignFederation, out: Path) -> dict[str, Any]:
@@ -501,24 +514,13 @@ def part_cosines(before: Path, after: Path) -> tuple[float, float] | None:
 
     None where names or shapes differ, or where a part of one is zero.
     """
-    from safetensors import safe_open
-
     products = {"A": [0.0, 0.0, 0.0], "B": [0.0, 0.0, 0.0]}
-    with (
-        safe_open(before / adapters.WEIGHTS, "pt") as one,
-        safe_open(after / adapters.WEIGHTS, "pt") as other,
-    ):
-        names = [{adapters.canonical(key): key for key in file.keys()} for file in (one, other)]  # noqa: SIM118
-        if names[0].keys() != names[1].keys():
+    with _aligned([before, after]) as rows_by_name:
+        if rows_by_name is None:
             return None
-        for name in names[0]:
+        for name, tensors in rows_by_name:
             part = "A" if "lora_A" in name else "B"
-            x, y = (
-                file.get_tensor(table[name]).double().flatten()
-                for file, table in zip((one, other), names, strict=True)
-            )
-            if x.shape != y.shape:
-                return None
+            x, y = (tensor.double().flatten() for tensor in tensors)
             for index, product in enumerate((x @ y, x @ x, y @ y)):
                 products[part][index] += float(product)
     if any(xx == 0 or yy == 0 for _, xx, yy in products.values()):

@@ -65,6 +65,12 @@ class Federation:
         return next(names, "")
 
 
+def client_order(name: str) -> tuple[str, int, str]:
+    """Return a sort key that puts the client c2 before c10."""
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0), name
+
+
 def name_rounds(numbers: Sequence[int]) -> str:
     """Return round numbers in words, in order: "rounds 0 to 3", "rounds 5, 10 and 12 to 15"."""
     spans: list[list[int]] = []

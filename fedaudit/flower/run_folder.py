@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading.received_adapter import Shapes, adapter_tensors, known_shapes
 from fedaudit.federation import adapters, manifest
-from fedaudit.federation.folder import open_federation
+from fedaudit.federation.folder import client_order, open_federation
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.flower.mods import sent_tensors
 from fedaudit.system.names import check_name
@@ -207,7 +207,7 @@ class RecordedRun:
         total = sum(raw.values()) or 1.0
         return tuple(
             ManifestClient(id=name, examples=examples[name], weight=raw[name] / total)
-            for name in sorted(examples, key=_order)
+            for name in sorted(examples, key=client_order)
         )
 
     def _tensors(self, arrays: Mapping[str, Any], label: str) -> "dict[str, torch.Tensor]":
@@ -268,9 +268,3 @@ def same(a: "Mapping[str, torch.Tensor]", b: "Mapping[str, torch.Tensor]") -> bo
     import torch
 
     return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
-
-
-def _order(name: str) -> tuple[str, int, str]:
-    """Order c2 before c10."""
-    head = name.rstrip("0123456789")
-    return head, int(name[len(head) :] or 0), name

@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ PART = "adapter_"
 
 def parent(name: str) -> str:
     """Return the folder of a file or folder, "" for the top."""
-    return "" if "/" not in name else name.rpartition("/")[0]
+    return name.rpartition("/")[0]
 
 
 def below(folder: str, name: str) -> str:
@@ -81,6 +81,15 @@ def unique_rounds(numbered: Iterable[tuple[int, str]], run: ForeignFolder) -> di
             )
         names[number] = name
     return names
+
+
+def lost_clients(clients: Iterable[int], rounds: Collection[int]) -> list[str]:
+    """Return a sentence on each round that has clients' adapters and is none of `rounds`."""
+    return [
+        f"Clients' adapters of round {number} are left out: there is no global one."
+        for number in sorted(clients)
+        if number not in rounds
+    ]
 
 
 class NumberedFolders(Importer):

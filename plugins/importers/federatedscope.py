@@ -20,7 +20,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import CONFIG, parent
+from .adapter_folders import CONFIG, lost_clients, parent
 
 ROUND, ENDS = "cur_round", (".ckpt", ".pt", ".pth", ".bin")
 SKIPPED_PREFIXES = (
@@ -42,54 +42,43 @@ class FederatedScope(Importer):
 
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
         """Return the folders of such files; this opens them, in a process with limits."""
-        return sorted({parent(name) for name in folder.files if _is_checkpoint(folder, name)})
+        numbers = {name: _round(folder, name) for name in folder.files}
+        return sorted({parent(name) for name, n in numbers.items() if n is not None and n >= 0})
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds that the files say they are of."""
         global_files: dict[int, list[str]] = defaultdict(list)
         clients: dict[int, dict[str, ForeignAdapter]] = defaultdict(dict)
         config = CONFIG if CONFIG in run.files else ""
-        broken = [name for name in run.files if "/" not in name and _is_broken(run, name)]
+        notes = []
         for name in run.files:
-            if "/" in name or not _is_checkpoint(run, name):
+            number = -1 if "/" in name else _round(run, name)
+            if number is None:
+                notes.append(f"{name} is left out: it cannot be opened.")
+            elif number < 0:
                 continue
-            number = run.look(name).numbers[ROUND]
-            if match := CLIENT.fullmatch(name):
+            elif match := CLIENT.fullmatch(name):
                 adapter = ForeignAdapter(weights=name, config=config)
                 clients[number][f"c{int(match[1])}"] = adapter
             else:
                 global_files[number].append(name)
-        rounds, notes = [], [f"{name} is left out: it cannot be opened." for name in broken]
+        rounds = []
         for number, names in sorted(global_files.items()):
             chosen, *extras = sorted(names, key=lambda name: (not name.startswith("final_"), name))
             notes += [f"{name} is left out: {chosen} is of round {number} too." for name in extras]
             adapter = ForeignAdapter(weights=chosen, config=config)
             rounds.append(ForeignRound(round=number, adapter=adapter, clients=clients[number]))
-        lost = sorted(number for number in clients if number not in global_files)
-        notes += [
-            f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
-        ]
+        notes += lost_clients(clients, global_files)
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 
-def _is_checkpoint(folder: ForeignFolder, name: str) -> bool:
-    if not _may_be_checkpoint(name):
-        return False
+def _round(folder: ForeignFolder, name: str) -> int | None:
+    """Return the round that a file is of, -1 for another kind of file; None if it is broken."""
+    last = PurePosixPath(name).name
+    if not last.endswith(ENDS) or last.startswith(SKIPPED_PREFIXES):  # PEFT's or Trainer's
+        return -1
     try:
         contents = folder.look(name)
     except InputError:
-        return False
-    return contents.lora and contents.numbers.get(ROUND, -1) >= 0
-
-
-def _is_broken(folder: ForeignFolder, name: str) -> bool:
-    try:
-        return _may_be_checkpoint(name) and folder.look(name) is None
-    except InputError:
-        return True
-
-
-def _may_be_checkpoint(name: str) -> bool:
-    """Tell whether a file by its name may be one; those of PEFT and Trainer are none."""
-    last = PurePosixPath(name).name
-    return last.endswith(ENDS) and not last.startswith(SKIPPED_PREFIXES)
+        return None
+    return contents.numbers.get(ROUND, -1) if contents.lora else -1

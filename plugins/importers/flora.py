@@ -21,7 +21,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import CONFIG, below, parent
+from .adapter_folders import CONFIG, WEIGHTS, below, parent
 from .shepherd import TEMPLATE, is_averaged, sent_in
 
 _WEIGHTS = re.compile(r"(?:.*/)?\d{1,9}/adapter_model\.(?:bin|safetensors)")
@@ -55,8 +55,7 @@ class Flora(Importer):
                 f"not to the one that its configuration names. Please {instead}."
             )
         epoch = epochs[0]
-        names = [below(epoch, n) for n in ("adapter_model.safetensors", "adapter_model.bin")]
-        weights = next(name for name in names if name in run.files)
+        weights = next(name for n in WEIGHTS if (name := below(epoch, n)) in run.files)
         config = next((n for n in (below(epoch, CONFIG), CONFIG) if n in run.files), "")
         notes = ["Epoch 0 is the only one: later ones would belong to a base of their own."]
         if sent_in(run, epoch):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
-from .adapter_folders import NumberedFolders, adapters, below
+from .adapter_folders import WEIGHTS, NumberedFolders, adapters, below
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -38,11 +38,13 @@ class FlowerTune(NumberedFolders):
         PEFT's own files have no folders beside them; FLoRA's epochs do.
         """
         name = path.rpartition("/")[2]
-        inside = [
-            file.removeprefix(f"{path}/") for file in folder.files if file.startswith(f"{path}/")
-        ]
-        pickled = below(path, "adapter_model.safetensors") not in folder.files
-        return not (name.isdecimal() and (pickled or any("/" in file for file in inside)))
+        more = any(
+            "/" in file.removeprefix(f"{path}/")
+            for file in folder.files
+            if file.startswith(f"{path}/")
+        )
+        pickled = below(path, WEIGHTS[0]) not in folder.files
+        return not (name.isdecimal() and (pickled or more))
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, and the template of FlowerTune's records.

@@ -23,7 +23,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import adapters, parent, unfinished
+from .adapter_folders import adapters, lost_clients, parent, unfinished
 
 _ROLES = "guest|host|arbiter"
 """Folders in which FATE calls every folder by its party's number."""
@@ -105,10 +105,7 @@ class PeftFolders(Importer):
             )
             for number, name in sorted(global_folders.items())
         ]
-        lost = sorted(number for number in clients if number not in global_folders)
-        notes = [
-            f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
-        ]
+        notes = lost_clients(clients, global_folders)
         remaining = sorted(set(by_folder) - {entry.name for entry in folders})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
         notes += unfinished(run)
