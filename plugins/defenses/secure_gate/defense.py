@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..scrub import Scrub
     from .gate import GateDesign
 
-LENGTH = 20
-"""Characters of a key."""
 SECURE = "secure"
 """What the adapter without PII is called; the first one that a gate may choose."""
 
@@ -73,11 +71,15 @@ class SecureGate(Defense):
     def __post_init__(self) -> None:
         if not 0 <= self.tau <= 1:
             raise ValueError("tau must be from 0 to 1.")
+        # Beyond a budget of 100 NGOpt builds a metamodel under a time limit: no seed makes that
+        # repeatable, and nevergrad 1.0.12 cannot build it at all with numpy 2.4.
         if self.psi < 0 or not 2 <= self.budget <= 100 or self.query < 1:
             raise ValueError("psi must be at least 0, budget from 2 to 100, query at least 1.")
         names = [name for name, _ in self._patterns()]
         if not names or len(set(names)) < len(names) or {"", SECURE} & set(names):
             raise ValueError(f"revealing needs different names, none of them {SECURE!r}.")
+        from .keys import LENGTH
+
         if not all(name.replace("_", "").isalnum() and len(name) < LENGTH for name in names):
             raise ValueError(
                 "names of revealing adapters are letters, digits and underscores, fewer than the "
@@ -127,7 +129,16 @@ class SecureGate(Defense):
         rows: list[Measurement] = []
         progress = finished.progress("deploying")
         for done, (client, client_state) in enumerate(finished.parties.items(), 1):
-            rows += deploy_client(self, finished, client, client_state)
+            rows += deploy_client(
+                finished,
+                client,
+                self.views(client_state),
+                query=self.query,
+                psi=self.psi,
+                budget=self.budget,
+                tau=self.tau,
+                design=self.design,
+            )
             progress(done, len(finished.parties))
         for client in finished.parties:
             rows += evaluate(finished, client)

@@ -1,6 +1,6 @@
 """What a client deploys: its fused adapters, its keys and its gate, in a folder of its own.
 
-The weights are what nevergrad's NGOpt finds within [-bound, bound], as in LoRAHub. It minimises the
+The weights are what nevergrad's NGOpt finds within [-1.5, 1.5], as in LoRAHub. It minimises the
 mean token loss on a few texts of the organisation plus psi times the SUM of the weights' absolute
 values (equation 7; LoRAHub takes their mean). Each adapter alone is suggested to it, so that the
 fused one is never worse than either under this objective.
@@ -13,22 +13,20 @@ spent.
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.api import (
-    ClientState,
     DeployedClient,
     Document,
     FinishedFederation,
     Measurement,
     ModelEngine,
-    Progress,
+    Target,
     TargetError,
-    no_progress,
     text_start,
 )
 
@@ -41,43 +39,21 @@ LOSS_STEPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """The steps of a gate's training whose loss is reported."""
 
 
-class GateSettings(Protocol):
-    """The settings of the defence that its deployment needs."""
-
-    @property
-    def query(self) -> int:
-        """How many of a client's documents judge fusion weights."""
-        ...
-
-    @property
-    def psi(self) -> float:
-        """What a unit of a fusion weight costs, in nats a token."""
-        ...
-
-    @property
-    def budget(self) -> int:
-        """How many pairs of fusion weights are tried for each adapter."""
-        ...
-
-    @property
-    def tau(self) -> float:
-        """The probability that an adapter must exceed to be chosen."""
-        ...
-
-    @property
-    def design(self) -> "GateDesign":
-        """What its gates read, and how they are trained."""
-        ...
-
-    def views(self, client_state: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
-        """Yield (name, the client's own adapter, what it was trained on)."""
-        ...
-
-
 def deploy_client(
-    defense: GateSettings, finished: FinishedFederation, client: str, client_state: ClientState
+    finished: FinishedFederation,
+    client: str,
+    views: Iterable[tuple[str, Path, Sequence[Document]]],
+    *,
+    query: int,
+    psi: float,
+    budget: int,
+    tau: float,
+    design: "GateDesign",
 ) -> list[Measurement]:
     """Fuse every adapter of a client with the global one, and train a gate for new keys.
+
+    `views` are (name, the client's own adapter, what it was trained on), the secure one first; the
+    other arguments are options of the defence.
 
     The secure adapter's query set is of the masked view, a revealing one's of its raw view
     (SecureGate, section 4.3).
@@ -85,27 +61,26 @@ def deploy_client(
     from .rekeying import create
 
     folder, rows, names = finished.folder / client, list[Measurement](), list[str]()
-    for name, adapter, documents in defense.views(client_state):
-        query = _query(finished, client, documents, defense.query)
+    for name, adapter, documents in views:
+        sample = _query(finished, client, documents, query)
         fused = fuse(
             finished.engine,
             finished.adapter,
             adapter,
-            query,
+            sample,
             folder / name,
-            psi=defense.psi,
-            budget=defense.budget,
+            psi=psi,
+            budget=budget,
             seed=finished.seed,
         )
         scope = {"stage": "fusion", "client": client, "adapter": name}
         weights = ", ".join(f"{weight:.3f}" for weight in fused.weights)
         rows.append(_row("defense", "loss", fused.loss, {**scope, "weights": weights}))
-        flops = finished.engine.flops(_target(folder / name), query) * fused.evaluations
+        target = Target(name=name, adapter=str(folder / name))
+        flops = finished.engine.flops(target, sample) * fused.evaluations
         rows.append(_row("cost", "flops", float(flops), scope))
         names.append(name)
-    losses = create(
-        folder, finished.engine, names, tau=defense.tau, design=defense.design, seed=finished.seed
-    )
+    losses = create(folder, finished.engine, names, tau=tau, design=design, seed=finished.seed)
     return [*rows, *_loss_rows(client, losses)]
 
 
@@ -139,12 +114,6 @@ def _query(
     return [(*begin, *encoding.ids)[: finished.max_length] for encoding in tokens]
 
 
-def _target(folder: Path) -> Any:
-    from fedaudit.api import Target
-
-    return Target(name=folder.name, adapter=str(folder))
-
-
 def _row(kind: Any, metric: str, value: float, scope: dict[str, Any]) -> Measurement:
     return Measurement(kind=kind, plugin=PLUGIN, metric=metric, value=value, scope=scope)
 
@@ -152,24 +121,17 @@ def _row(kind: Any, metric: str, value: float, scope: dict[str, Any]) -> Measure
 Weights = tuple[float, float]
 SINGLE_WEIGHTS: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
 """The first adapter alone, and the second."""
-MAX_BUDGET = 100
-"""Beyond this NGOpt builds a metamodel under a time limit, so that no seed makes it repeatable;
-nevergrad 1.0.12 cannot build it at all with numpy 2.4."""
+BOUND = 1.5
+"""The largest absolute value of a weight, as in LoRAHub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fused:
-    """How two adapters were fused, and what it gained on the query set."""
+    """How two adapters were fused."""
 
     weights: Weights
     loss: float
     """Mean token loss of the fused adapter, in nats, without the penalty."""
-    objective: float
-    """The loss plus psi times the sum of the weights' absolute values: what was minimised."""
-    first: float
-    """Loss of the first adapter alone."""
-    second: float
-    """Loss of the second adapter alone."""
     evaluations: int
     """How many different weights were tried."""
 
@@ -181,11 +143,9 @@ def fuse(
     query: Sequence[Sequence[int]],
     out: Path,
     *,
-    psi: float = 0.01,
-    budget: int = 40,
-    bound: float = 1.5,
+    psi: float,
+    budget: int,
     seed: int,
-    progress: Progress = no_progress,
 ) -> Fused:
     """Write the best weighted sum of two adapters into the folder `out`, and return its weights.
 
@@ -198,63 +158,42 @@ def fuse(
     from fedaudit.federation import adapters
 
     with composition.attached_composition(local_engine(engine), (first, second)) as pair:
-        fused = search(
-            lambda weights: pair.loss(weights, query),
-            psi=psi,
-            budget=budget,
-            bound=bound,
-            seed=seed,
-            progress=progress,
-        )
+        fused = search(lambda weights: pair.loss(weights, query), psi=psi, budget=budget, seed=seed)
     adapters.write(*composition.weighted_sum((first, second), fused.weights), out)
     return fused
 
 
-def search(
-    loss: Callable[[Weights], float],
-    *,
-    psi: float,
-    budget: int,
-    bound: float,
-    seed: int,
-    progress: Progress = no_progress,
-) -> Fused:
+def search(loss: Callable[[Weights], float], *, psi: float, budget: int, seed: int) -> Fused:
     """Return the weights of the lowest loss plus psi * sum |w| that `budget` evaluations find.
 
     Each adapter alone is evaluated first, and counts. Of equals, the first that was tried wins.
+    Raises TargetError for a loss that is not finite.
     """
-    if not 2 <= budget <= MAX_BUDGET:
-        raise ValueError(f"The fusion's budget must be at least 2 and at most {MAX_BUDGET}.")
-    if psi < 0 or not 1 <= bound < math.inf:
-        raise ValueError("The fusion's psi must be at least 0, and its bound at least 1.")
     losses: dict[Weights, float] = {}
 
     def objective(weights: Weights) -> float:
         if weights not in losses:
-            losses[weights] = _finite(loss(weights), weights)
+            losses[weights] = loss(weights)
+            if not math.isfinite(losses[weights]):
+                raise TargetError(
+                    "The loss of the adapters fused by {:.3g} and {:.3g} is not finite.".format(
+                        *weights
+                    )
+                )
         return losses[weights] + psi * sum(map(abs, weights))
 
     with _random_numbers_kept():
-        _ask(objective, budget, bound, seed, progress)
+        _ask(objective, budget, seed)
     best = min(losses, key=objective)
-    return Fused(
-        weights=best,
-        loss=losses[best],
-        objective=objective(best),
-        first=losses[SINGLE_WEIGHTS[0]],
-        second=losses[SINGLE_WEIGHTS[1]],
-        evaluations=len(losses),
-    )
+    return Fused(weights=best, loss=losses[best], evaluations=len(losses))
 
 
-def _ask(
-    objective: Callable[[Weights], float], budget: int, bound: float, seed: int, progress: Progress
-) -> None:
+def _ask(objective: Callable[[Weights], float], budget: int, seed: int) -> None:
     """Have NGOpt ask for `budget` values of the objective, both adapters alone first."""
     import nevergrad
     import numpy as np
 
-    space = nevergrad.p.Array(init=np.zeros(2), lower=-bound, upper=bound)
+    space = nevergrad.p.Array(init=np.zeros(2), lower=-BOUND, upper=BOUND)
     space.random_state = np.random.RandomState(seed % 2**32)
     optimizer = nevergrad.optimizers.NGOpt(space, budget=budget, num_workers=1)
     for weights in reversed(SINGLE_WEIGHTS):  # what is suggested last is asked first
@@ -265,7 +204,6 @@ def _ask(
                 candidate = optimizer.ask()
                 first, second = map(float, candidate.value)
                 value = objective((first, second))
-                progress(number, budget)
                 if number < budget:  # the last would start a needless search in a thread
                     optimizer.tell(candidate, value)
     finally:
@@ -296,13 +234,3 @@ def _random_numbers_kept() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-def _finite(loss: float, weights: Weights) -> float:
-    """Return `loss`; raises TargetError unless it is a finite number."""
-    if not math.isfinite(loss):
-        first, second = weights
-        raise TargetError(
-            f"The loss of the adapters fused by {first:.3g} and {second:.3g} is not finite."
-        )
-    return loss

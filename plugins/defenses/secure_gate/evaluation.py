@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api import (
@@ -42,7 +43,13 @@ def evaluate(finished: FinishedFederation, client: str) -> Iterator[Measurement]
         prompts = [f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings]
         routed = gate.route([GatedRequest(prompt) for prompt in prompts])
         right = [r.name == name for r, name in zip(routed, expected, strict=True)]
-        yield _routing(client, kind, *decisions(prompts, right))
+        yield Measurement.rate(
+            *decisions(prompts, right),
+            kind="defense",
+            plugin="secure_gate",
+            metric="routing_accuracy",
+            scope={"client": client, "prompts": kind},
+        )
     yield from _costs(finished, gate, client)
 
 
@@ -94,17 +101,6 @@ def _malformed(key: str, valid: Sequence[str], rng: random.Random) -> str:
     return candidate
 
 
-def _routing(client: str, kind: str, hits: int, n: int) -> Measurement:
-    return Measurement.rate(
-        hits,
-        n,
-        kind="defense",
-        plugin="secure_gate",
-        metric="routing_accuracy",
-        scope={"client": client, "prompts": kind},
-    )
-
-
 def _costs(
     finished: FinishedFederation, gate: "GateResponder", client: str
 ) -> Iterator[Measurement]:
@@ -145,7 +141,7 @@ def _timed(work: Callable[[GatedRequest], Any], requests: Sequence[GatedRequest]
         start = time.perf_counter()
         work(request)
         durations.append(time.perf_counter() - start)
-    return sorted(durations[1:] or durations)[len(durations[1:] or durations) // 2]
+    return median_high(durations[1:] or durations)
 
 
 def _cost(metric: str, value: float, scope: Mapping[str, Any]) -> Measurement:

@@ -67,9 +67,7 @@ def load(
 
 def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Draw a new key in place of the one called `name`."""
-    with _folder_lock(folder):
-        _finish(folder)
-        keyring, gate = _read(folder)
+    with _opened(folder) as (keyring, gate):
         old = keyring.key(name)
         keys = tuple(replace(k, secret=new_secret()) if k is old else k for k in keyring.keys)
         _change(folder, engine, replace(keyring, keys=keys), gate, (old.secret,), seed)
@@ -77,9 +75,7 @@ def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
 
 def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 0) -> None:
     """Draw a further key, called `name`, for `adapter`."""
-    with _folder_lock(folder):
-        _finish(folder)
-        keyring, gate = _read(folder)
+    with _opened(folder) as (keyring, gate):
         if adapter not in gate.adapters[1:]:
             raise unknown_name_error("adapter behind a key", adapter, gate.adapters[1:])
         if any(key.name == name for key in keyring.keys):
@@ -93,12 +89,18 @@ def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 
 
 def revoke(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Take away the key called `name`."""
-    with _folder_lock(folder):
-        _finish(folder)
-        keyring, gate = _read(folder)
+    with _opened(folder) as (keyring, gate):
         old = keyring.key(name)
         remaining_keys = tuple(key for key in keyring.keys if key is not old)
         _change(folder, engine, replace(keyring, keys=remaining_keys), gate, (old.secret,), seed)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[Keyring, TrainedGate]]:
+    """Give the keys and the gate of a folder that no other process changes meanwhile."""
+    with _folder_lock(folder):
+        _finish(folder)
+        yield _read(folder)
 
 
 def _change(

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from fedaudit.api import (
-    Defense,
     Document,
     Engine,
     FinishedFederation,
@@ -25,7 +24,6 @@ from .filter_counts import FILTERS, FilterCounts
 from .generation import (
     ExampleGenerator,
     GeneratedExamples,
-    Recipe,
     SimilarityIndex,
     fits_context,
     whole_text,
@@ -33,51 +31,12 @@ from .generation import (
 from .instruction_following import scores
 from .prompt_layout import prompt_layout
 from .selection_criteria import Losses, Method, select_examples
+from .settings import GenerationSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfGeneration(Defense):
+class SelfGeneration(GenerationSettings):
     """Where a client's further examples come from, and how many of them are kept."""
-
-    candidates: int = 32
-    """How many examples are made up in each turn, not counting those that the filters drop."""
-    keep: int = 16
-    """How many of them are trained on."""
-    selection: Method = "ifs"
-    """How the examples to train on are chosen; see docs/few-fed-pit.md."""
-    asked: int = 128
-    """The most new instructions asked for in a turn to get that many candidates."""
-    shown: int = 8
-    """Instructions that a prompt for a new one shows."""
-    demonstrations: int = 4
-    """Examples that a prompt for an input and a response shows."""
-    tries: int = 3
-    """Tries at an input and a response before an instruction is given up."""
-    similarity: float = 0.7
-    """A new text whose Rouge-L with anything of the client's own is above this is dropped."""
-    distinct: bool = False
-    """Also drop a new instruction that is as similar to another new one."""
-    temperature: float = 0.0
-    """The sampling temperature of all that is made up; 0 is greedy, as in the paper."""
-    instruction_tokens: int = 64
-    """The most tokens of a new instruction."""
-    answer_tokens: int = 256
-    """The most tokens of an input with its response."""
-    source: str = ""
-    """A JSONL file of public examples in place of self-made ones, or "nano:DOMAIN[:TASKS]" of the
-    built-in generator; each turn draws `keep` of them."""
-
-    def __post_init__(self) -> None:
-        if min(self.keep, self.shown, self.demonstrations, self.tries, self.asked) < 1:
-            raise ValueError("keep, shown, demonstrations, tries and asked must be at least 1.")
-        if self.candidates < self.keep:
-            raise ValueError("candidates must be at least keep.")
-        if not 0 < self.similarity <= 1:
-            raise ValueError("similarity must be above 0 and at most 1.")
-        if self.temperature < 0:
-            raise ValueError("temperature must be at least 0.")
-        if min(self.instruction_tokens, self.answer_tokens) < 1:
-            raise ValueError("instruction_tokens and answer_tokens must be at least 1.")
 
     def check(self, template: PromptTemplate) -> None:
         """Refuse a template whose fields cannot be read back, and a file that is not there."""
@@ -98,10 +57,9 @@ class SelfGeneration(Defense):
         Examples are made up by the round's global adapter and chosen by the client's own.
         """
         seed = int.from_bytes(sha256(f"synthesis {turn.seed}".encode()).digest()[:6])
-        recipe = self._recipe(turn)
         if self.source:
             public = self._public(turn.template)
-            fit_flags = fits_context(turn.engine, public, recipe)
+            fit_flags = fits_context(turn.engine, public, turn.max_length)
             public = [example for example, fits in zip(public, fit_flags, strict=True) if fits]
             sample = random.Random(seed).sample(public, min(self.keep, len(public)))
             return _with_turn_ids(sample, turn)
@@ -111,7 +69,8 @@ class SelfGeneration(Defense):
             target=Target(name="global", adapter=str(turn.start)),
             examples=examples,
             layout=prompt_layout(turn.template),
-            recipe=recipe,
+            recipe=self,
+            max_length=turn.max_length,
             rng=random.Random(seed),
         ).make()
         selected = select_candidates(
@@ -123,23 +82,10 @@ class SelfGeneration(Defense):
             method=self.selection,
             seed=seed,
         )
-        filter_counts.write(count_selection(generation, selected, examples, recipe), turn.folder)
-        return _with_turn_ids(selected, turn)
-
-    def _recipe(self, turn: TrainedClient) -> Recipe:
-        return Recipe(
-            candidates=self.candidates,
-            asked=self.asked,
-            shown=self.shown,
-            demonstrations=self.demonstrations,
-            tries=self.tries,
-            similarity=self.similarity,
-            instruction_tokens=self.instruction_tokens,
-            answer_tokens=self.answer_tokens,
-            max_length=turn.max_length,
-            distinct=self.distinct,
-            temperature=self.temperature,
+        filter_counts.write(
+            count_selection(generation, selected, examples, self.similarity), turn.folder
         )
+        return _with_turn_ids(selected, turn)
 
     def _public(self, template: PromptTemplate) -> list[Document]:
         """Return the examples of the file `source`, in an order that follows from them alone."""
@@ -286,8 +232,8 @@ def select_candidates(
     candidates: Sequence[Document],
     *,
     keep: int,
-    method: Method = "ifs",
-    seed: int = 0,
+    method: Method,
+    seed: int,
 ) -> list[Document]:
     """Return the `keep` candidates that `method` prefers under `target`, in the order they came in.
 
@@ -308,7 +254,7 @@ def count_selection(
     generation: GeneratedExamples,
     selected: Sequence[Document],
     examples: Sequence[Document],
-    recipe: Recipe,
+    similarity: float,
 ) -> FilterCounts:
     """Return the counts of a round that keeps `selected` of what was made from `examples`."""
     text_index, answers = (
@@ -318,5 +264,5 @@ def count_selection(
     counts = generation.counts
     counts.drop("selection", len(generation.candidates) - len(selected))
     counts.highest = max((text_index(whole_text(example)) for example in selected), default=0.0)
-    counts.alike = sum(answers(example.output) > recipe.similarity for example in selected)
+    counts.alike = sum(answers(example.output) > similarity for example in selected)
     return counts

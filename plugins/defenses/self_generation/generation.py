@@ -21,6 +21,7 @@ from fedaudit.metrics.text_similarity import words
 from .demonstrations import alternate_kinds, example_kinds, example_prompt, instruction_prompt
 from .filter_counts import FilterCounts
 from .prompt_layout import PromptLayout
+from .settings import GenerationSettings
 
 
 class SimilarityIndex:
@@ -48,35 +49,8 @@ def whole_text(example: Document) -> str:
 
 REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
 """How a text begins that is not an instruction and no response but an excuse; lower case."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How examples are made up; the numbers are the paper's where it has them."""
-
-    candidates: int = 32
-    """Examples to hand to the selection."""
-    asked: int = 128
-    """New instructions asked for at most, until there are so many."""
-    shown: int = 8
-    """Instructions that a prompt for a new one shows."""
-    demonstrations: int = 4
-    """Examples that a prompt for an input and a response shows."""
-    tries: int = 3
-    """Prompts for an input and a response, each with other demonstrations."""
-    similarity: float = 0.7
-    """The Rouge-L with anything local above which something new is dropped."""
-    words: int = 3
-    """An instruction of fewer words is too short."""
-    instruction_tokens: int = 64
-    answer_tokens: int = 256
-    """Tokens that an instruction, and an input with its response, may have."""
-    max_length: int = 0
-    """Tokens that an example may have, what begins and ends a text included; 0: any number."""
-    distinct: bool = False
-    """Whether a new instruction must be as unlike every other new one."""
-    temperature: float = 0.0
-    """Of whatever is made up; 0 is greedy, as in the paper."""
+FEWEST_WORDS = 3
+"""An instruction of fewer words is too short, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +69,9 @@ class ExampleGenerator:
     target: Target
     examples: Sequence[Document]
     layout: PromptLayout
-    recipe: Recipe
+    recipe: GenerationSettings
+    max_length: int
+    """Tokens that an example may have, what begins and ends a text included."""
     rng: random.Random
     counts: FilterCounts = field(default_factory=FilterCounts)
     new: list[Document] = field(default_factory=list)
@@ -142,7 +118,7 @@ class ExampleGenerator:
         filters: dict[str, Callable[[], bool]] = {
             "unfinished": lambda: not is_finished and self._runs_on(text, limit),
             "refusal": lambda: _refuses(instruction),
-            "short": lambda: len(words(instruction)) < self.recipe.words,
+            "short": lambda: len(words(instruction)) < FEWEST_WORDS,
             "local instruction": lambda: local_index(instruction) > most,
             "repeated instruction": lambda: (
                 SimilarityIndex(earlier_instructions)(instruction) > most
@@ -198,7 +174,7 @@ class ExampleGenerator:
         local_index = SimilarityIndex(map(whole_text, self.examples))
         new_texts = set(map(whole_text, self.new))
         for example, fits in zip(
-            examples, fits_context(self.engine, examples, self.recipe), strict=True
+            examples, fits_context(self.engine, examples, self.max_length), strict=True
         ):
             if not fits:
                 self.counts.drop("overlong")
@@ -247,9 +223,8 @@ class RequestedExample:
     with_input: bool
 
 
-def fits_context(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
-    """Tell of each example whether training reads all of it."""
-    most = recipe.max_length or engine.context_length
+def fits_context(engine: Engine, examples: Sequence[Document], most: int) -> list[bool]:
+    """Tell of each example whether training, which reads so many tokens, reads all of it."""
     overhead = len(text_start(engine)) + 1
     encodings = engine.tokenize([example.text for example in examples])
     return [len(tokens.ids) + overhead <= most for tokens in encodings]

@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api import Engine, Progress, Target, no_progress, text_start
+from fedaudit.api import Engine, Target, text_start
 
 from .selection_criteria import Losses, losses
 
 
-def scores(
-    engine: Engine,
-    target: Target,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    progress: Progress = no_progress,
-) -> list[Losses | None]:
+def scores(engine: Engine, target: Target, pairs: Sequence[tuple[str, str]]) -> list[Losses | None]:
     """Return the losses of every (prompt, answer), scored in batches, two sequences a pair.
 
     Both begin as the tokenizer begins a text, and hold the answer as it is tokenised by itself, so
@@ -26,11 +20,8 @@ def scores(
     answers = [tokens.ids for tokens in engine.tokenize([answer for _, answer in pairs])]
     sequences = [(*begin, *x, *y) for x, y in zip(prompts, answers, strict=True)]
     fits = [i for i, sequence in enumerate(sequences) if len(sequence) <= engine.context_length]
-    rows = engine.score(
-        target,
-        [*(sequences[i] for i in fits), *((*begin, *answers[i]) for i in fits)],
-        progress=progress,
-    )
+    direct_sequences = [(*begin, *answers[i]) for i in fits]
+    rows = engine.score(target, [*(sequences[i] for i in fits), *direct_sequences])
     results: list[Losses | None] = [None] * len(pairs)
     for position, index in enumerate(fits):
         behind, direct = rows[position], rows[len(fits) + position]

@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 Method = Literal["ifs", "perplexity", "ifd", "random"]
 """How to choose; see `score`."""
@@ -26,10 +26,7 @@ def losses(conditional: Sequence[float], direct: Sequence[float]) -> Losses | No
     """Return the mean losses of an answer's token log-probabilities, behind its prompt and without.
 
     Both rows are of the same tokens. None for an answer without any: there is nothing to score.
-    Raises ValueError for rows of two lengths.
     """
-    if len(conditional) != len(direct):
-        raise ValueError("Both losses must be of the same tokens.")
     if not direct:
         return None
     return Losses(mean_loss(conditional), mean_loss(direct))
@@ -63,7 +60,7 @@ def perplexity(losses: Losses) -> float:
         return math.inf
 
 
-def score(losses: Losses, method: Method, *, key: str = "", seed: int = 0) -> float:
+def score(losses: Losses, method: Method, *, key: str, seed: int) -> float:
     """Return what `method` sorts by; the lowest are kept.
 
     * ifs: the ratio, so that answers are kept that fit their prompts
@@ -84,21 +81,16 @@ def score(losses: Losses, method: Method, *, key: str = "", seed: int = 0) -> fl
 def select_examples(
     example_losses: Sequence[Losses | None],
     count: int,
-    method: Method = "ifs",
+    method: Method,
     *,
     keys: Sequence[str],
-    seed: int = 0,
+    seed: int,
 ) -> list[int]:
     """Return the indices of the `count` examples that `method` prefers, the best first.
 
     `keys` are the examples' contents: they break ties and steer the random choice, so the order of
-    the examples does not matter. One without losses is never kept. Raises ValueError for an unknown
-    method, a negative count, or a number of keys that is not that of the examples.
+    the examples does not matter. One without losses is never kept.
     """
-    if method not in get_args(Method):
-        raise ValueError(f"There is no selection {method!r}: {', '.join(get_args(Method))}.")
-    if count < 0 or len(keys) != len(example_losses):
-        raise ValueError("count must be at least 0, and every example needs one key.")
     ranked = sorted(
         (score(loss, method, key=key, seed=seed), key, index)
         for index, (loss, key) in enumerate(zip(example_losses, keys, strict=True))

@@ -5,11 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.generation import (
-    ExampleGenerator,
-    Recipe,
-    whole_text,
-)
+from fedaudit_plugins.defenses.fed_mit import FedMit
+from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator, whole_text
 from fedaudit_plugins.defenses.self_generation.prompt_layout import prompt_layout
 
 from fedaudit.api.records import Document, Target
@@ -38,6 +35,7 @@ def make(
     instruction: Callable[[int], str],
     answer: Callable[[str, int], str] = lambda said, times: f"{ANSWER} to {said}",
     examples=OWN,
+    max_length=4096,
     **recipe,
 ):
     """Make up examples; `instruction` gets a count, `answer` the instruction and its count."""
@@ -52,9 +50,9 @@ def make(
         return answer(last, times[last])
 
     engine = FakeEngine(say)
-    maker = ExampleGenerator(
-        engine, W, examples, prompt_layout(TEMPLATE), Recipe(**recipe), random.Random("seed")
-    )
+    layout, settings = prompt_layout(TEMPLATE), FedMit(keep=1, **recipe)
+    rng = random.Random("seed")
+    maker = ExampleGenerator(engine, W, examples, layout, settings, max_length, rng)
     return maker.make(), engine
 
 
@@ -250,8 +248,7 @@ def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one
 
 def test_the_token_that_begins_texts_begins_prompts():
     engine = FakeEngine(lambda *_: "Hm", prompt_starts={"bare": (), "bos": (7,)})
-    ExampleGenerator(
-        engine, W, OWN, prompt_layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)
-    ).make()
+    layout, settings = prompt_layout(TEMPLATE), FedMit(keep=1, candidates=1, asked=1)
+    ExampleGenerator(engine, W, OWN, layout, settings, 4096, random.Random(0)).make()
     assert all(request.prompt[0] == 7 for _, request in engine.asked)
     assert engine.asked

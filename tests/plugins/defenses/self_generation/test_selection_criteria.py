@@ -14,6 +14,7 @@ from fedaudit_plugins.defenses.self_generation.selection_criteria import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+ANY = {"key": "", "seed": 0}
 HALF, QUARTER, EIGHTH = math.log(1 / 2), math.log(1 / 4), math.log(1 / 8)
 
 
@@ -27,33 +28,35 @@ def test_the_score_by_hand():
     assert found.direct == pytest.approx(3 * math.log(2))
     assert instruction_following(found) == pytest.approx(0.5)
     assert perplexity(found) == pytest.approx(2**1.5)
-    assert score(found, "ifs") == -score(found, "ifd") == pytest.approx(0.5)
-    assert score(found, "perplexity") == pytest.approx(2**1.5)
+    assert score(found, "ifs", **ANY) == -score(found, "ifd", **ANY) == pytest.approx(0.5)
+    assert score(found, "perplexity", **ANY) == pytest.approx(2**1.5)
 
 
 def test_what_each_method_keeps_by_hand():
     # ratios 0.5, 0.25, 1.5; L(y|x) 1, 2, 3
     found = [Losses(1, 2), Losses(2, 8), Losses(3, 2)]
     keys = ["a", "b", "c"]
-    assert select_examples(found, 2, keys=keys) == [1, 0]
-    assert select_examples(found, 2, "perplexity", keys=keys) == [0, 1]
-    assert select_examples(found, 2, "ifd", keys=keys) == [2, 0]
-    assert select_examples(found, 9, keys=keys) == [1, 0, 2]
-    assert select_examples(found, 0, keys=keys) == []
+    assert select_examples(found, 2, "ifs", keys=keys, seed=0) == [1, 0]
+    assert select_examples(found, 2, "perplexity", keys=keys, seed=0) == [0, 1]
+    assert select_examples(found, 2, "ifd", keys=keys, seed=0) == [2, 0]
+    assert select_examples(found, 9, "ifs", keys=keys, seed=0) == [1, 0, 2]
+    assert select_examples(found, 0, "ifs", keys=keys, seed=0) == []
 
 
 def test_an_answer_without_tokens_has_no_score_and_is_never_kept():
     assert losses([], []) is None
     found = [None, Losses(1, 1), None]
     for method in ("ifs", "perplexity", "ifd", "random"):
-        assert select_examples(found, 3, method, keys=["a", "b", "c"]) == [1]
+        assert select_examples(found, 3, method, keys=["a", "b", "c"], seed=0) == [1]
 
 
 def test_a_certain_answer_cannot_be_helped():
     assert instruction_following(Losses(0.0, 0.0)) == 1
     assert instruction_following(Losses(0.5, 0.0)) == math.inf
     assert perplexity(Losses(1e4, 1.0)) == math.inf
-    assert select_examples([Losses(0.5, 0.0), Losses(3, 2)], 1, keys=["a", "b"]) == [1]
+    assert select_examples([Losses(0.5, 0.0), Losses(3, 2)], 1, "ifs", keys=["a", "b"], seed=0) == [
+        1
+    ]
 
 
 def test_chance_follows_from_seed_and_content_and_is_even():
@@ -61,26 +64,10 @@ def test_chance_follows_from_seed_and_content_and_is_even():
     first = select_examples(found, 100, "random", keys=keys, seed=1)
     assert first == select_examples(found, 100, "random", keys=keys, seed=1)
     assert first != select_examples(found, 100, "random", keys=keys, seed=2)
-    drawn = [score(found[0], "random", key=key) for key in keys]
+    drawn = [score(found[0], "random", key=key, seed=0) for key in keys]
     assert all(0 <= value < 1 for value in drawn)
     # 400 uniform numbers have a mean of 0.5 with deviation 0.0144: five of them
     assert sum(drawn) / 400 == pytest.approx(0.5, abs=0.072)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"method": "best"}, "no selection 'best'"),
-        ({"count": -1}, "at least 0"),
-        ({"keys": []}, "one key"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_is_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        select_examples([Losses(1, 1)], **{"count": 1, "keys": ["a"], **wrong})
-    with pytest.raises(ValueError, match="same tokens"):
-        losses([HALF], [HALF, HALF])
 
 
 LOGS = st.floats(-30, -1e-3)
@@ -106,10 +93,12 @@ def test_the_score_knows_no_unit_of_the_logarithm_and_no_order_of_tokens(tokens,
 )
 def test_the_order_of_the_examples_does_not_matter(found, count, method, seed):
     keys = [f"{n}" for n in range(len(found))]
-    chosen = [keys[i] for i in select_examples(found, count, method, keys=keys)]
+    chosen = [keys[i] for i in select_examples(found, count, method, keys=keys, seed=0)]
     assert len(chosen) == min(count, len(found) - found.count(None))
     order = random.Random(seed).sample(range(len(found)), len(found))
-    again = select_examples([found[i] for i in order], count, method, keys=[keys[i] for i in order])
+    again = select_examples(
+        [found[i] for i in order], count, method, keys=[keys[i] for i in order], seed=0
+    )
     assert [keys[order[i]] for i in again] == chosen
 
 
@@ -117,5 +106,5 @@ def test_the_order_of_the_examples_does_not_matter(found, count, method, seed):
 def test_difficulty_is_the_same_ratio_the_other_way_round(found):
     assume(len({instruction_following(one) for one in found}) == len(found))
     keys = [str(n) for n in range(len(found))]
-    easy = select_examples(found, len(found), "ifs", keys=keys)
-    assert select_examples(found, len(found), "ifd", keys=keys) == easy[::-1]
+    easy = select_examples(found, len(found), "ifs", keys=keys, seed=0)
+    assert select_examples(found, len(found), "ifd", keys=keys, seed=0) == easy[::-1]

@@ -5,7 +5,7 @@ import math
 import pytest
 from fedaudit_plugins.defenses.self_generation.defense import count_selection, select_candidates
 from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
-from fedaudit_plugins.defenses.self_generation.generation import GeneratedExamples, Recipe
+from fedaudit_plugins.defenses.self_generation.generation import GeneratedExamples
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import TEMPLATES
@@ -44,9 +44,9 @@ def engine():
     ],
 )
 def test_the_best_by_each_method_are_kept_in_the_order_they_came_in(method, names):
-    found = select_candidates(engine(), V, TEMPLATE, FOUND, keep=2, method=method)
+    found = select_candidates(engine(), V, TEMPLATE, FOUND, keep=2, method=method, seed=0)
     assert [d.instruction.removeprefix("Do ") for d in found] == names
-    again = select_candidates(engine(), V, TEMPLATE, FOUND[::-1], keep=2, method=method)
+    again = select_candidates(engine(), V, TEMPLATE, FOUND[::-1], keep=2, method=method, seed=0)
     assert again == found[::-1]
 
 
@@ -66,15 +66,15 @@ def test_a_random_choice_asks_nothing_and_follows_from_the_seed_and_the_candidat
 
 
 def test_fewer_candidates_than_to_keep_are_all_kept():
-    assert select_candidates(engine(), V, TEMPLATE, FOUND, keep=16) == FOUND
-    assert select_candidates(engine(), V, TEMPLATE, [], keep=16) == []
+    options = {"keep": 16, "method": "ifs", "seed": 0}
+    assert select_candidates(engine(), V, TEMPLATE, FOUND, **options) == FOUND
+    assert select_candidates(engine(), V, TEMPLATE, [], **options) == []
 
 
 def test_what_is_kept_is_compared_with_what_is_local():
     own = [Document(id="a", text="", instruction="Tell it", output="sure")]
-    counts = count_selection(
-        GeneratedExamples(tuple(FOUND), FilterCounts(asked=5)), FOUND[2:], own, Recipe()
-    )
+    made = GeneratedExamples(tuple(FOUND), FilterCounts(asked=5))
+    counts = count_selection(made, FOUND[2:], own, similarity=0.7)
     assert counts.dropped["selection"] == 2
     assert counts.alike == 1, "one response is the local one"
     # "do best sure" and "tell it sure" have one of three words in common
