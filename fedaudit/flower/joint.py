@@ -5,13 +5,13 @@ take_part(app)                              # in the client app
 joint_audit(grid, "runs/joint", members=3)  # in the server app
 """
 
-import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import FedauditError, InputError
+from fedaudit.flower.mods import flower_log
 
 if TYPE_CHECKING:
     from fedaudit.joint.combining import Combined
@@ -124,4 +124,4 @@ def _read(content: Any) -> "tuple[str, Files]":
 
 
 def _log(text: str) -> None:
-    logging.getLogger("flwr").info("fedaudit joint: %s", text)
+    flower_log.info("fedaudit joint: %s", text)

@@ -5,12 +5,14 @@ ClientApp a client is called what `client-name` in its node's configuration says
 by its `partition-id`, and keeps that name when a run is taken up again.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
+flower_log = logging.getLogger("flwr")
 RECORD, KEY = "fedaudit", "client"
 """Where in a reply the name stands: a ConfigRecord, and its entry."""
 NAME, PARTITION = "client-name", "partition-id"

@@ -4,6 +4,7 @@ It is valid at every moment: federation.json names a round only when its files a
 interrupted run resumes after its last round.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading.received_adapter import Shapes, adapter_tensors, known_shapes
-from fedaudit.federation import adapters, manifest
+from fedaudit.federation import adapter_options, adapters, manifest
 from fedaudit.federation.folder import client_order, open_federation
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.flower.mods import sent_tensors
+from fedaudit.system.files import atomic_text
 from fedaudit.system.names import check_name
 from fedaudit.system.staging import remove_stale_stages
 
@@ -169,9 +171,8 @@ class RecordedRun:
                 if update.loss is not None and isfinite(update.loss)
             },
         )
-        metadata = dict(self.started.recorded or {})
-        metadata["notes"] = list(dict.fromkeys([*metadata["notes"], *notes]))
-        metadata["privacy"] = privacy
+        self.note(*notes)
+        metadata = {**(self.started.recorded or {}), "privacy": privacy}
         self._save(
             replace(
                 self.started,
@@ -188,11 +189,11 @@ class RecordedRun:
         self.started = replace(self.started, status="complete")
         manifest.write(self.started, self.path)
 
-    def note(self, text: str) -> None:
-        """Add a note that every report lists among its caveats."""
+    def note(self, *texts: str) -> None:
+        """Add notes that every report lists among its caveats."""
         if self.started is not None:
             metadata = dict(self.started.recorded or {})
-            metadata["notes"] = list(dict.fromkeys([*metadata["notes"], text]))
+            metadata["notes"] = list(dict.fromkeys([*metadata["notes"], *texts]))
             self.started = replace(self.started, recorded=metadata)
 
     def _clients(self, replies: list[ClientUpdate]) -> tuple[ManifestClient, ...]:
@@ -214,11 +215,6 @@ class RecordedRun:
         return adapter_tensors(sent_tensors(arrays), self.shapes, self.facts.lora, label)
 
     def _write_config(self, folder: str) -> None:
-        import json
-
-        from fedaudit.federation import adapter_options
-        from fedaudit.system.files import atomic_text
-
         adapter_options.check(self.facts.lora, self.path / folder / adapters.CONFIG)
         text = json.dumps(self.facts.lora, indent=2, sort_keys=True)
         atomic_text(self.path / folder / adapters.CONFIG, text + "\n")

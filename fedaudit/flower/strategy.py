@@ -14,16 +14,13 @@ from importlib.util import find_spec
 from inspect import signature
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedaudit import nano
 from fedaudit.api.errors import FedauditError, InputError, UsageError
-from fedaudit.flower.mods import reply_name
+from fedaudit.flower.mods import flower_log, reply_name
 from fedaudit.flower.run_folder import ClientUpdate, RecordedRun, RunMetadata
 from fedaudit.system.failures import is_machine_failure
-
-if TYPE_CHECKING:
-    from logging import Logger
 
 MISSING = "Recording a Flower run needs Flower: pip install 'fedaudit[flower]'."
 LOSSES = ("train_loss", "train-loss", "loss")
@@ -70,7 +67,7 @@ class StrategyRecorder:
 
     def summary(self) -> None:
         """Log the strategy's settings, and where the run is recorded."""
-        _log(f"\t├──> fedaudit records into {self.folder.path}")
+        flower_log.info(f"\t├──> fedaudit records into {self.folder.path}")
         self.strategy.summary()
 
     def start(self, *args: Any, **options: Any) -> Any:
@@ -95,7 +92,7 @@ class StrategyRecorder:
     def _go_on(self, arguments: dict[str, Any]) -> None:
         """Change the arguments of `start` to the remaining rounds."""
         done = self._offset = self.folder.last
-        _log(f"fedaudit goes on in {self.folder.path} after round {done}")
+        flower_log.info(f"fedaudit goes on in {self.folder.path} after round {done}")
         arrays = _named_like(
             arguments["initial_arrays"], self.folder.global_arrays(), list(self.folder.shapes or {})
         )
@@ -145,7 +142,7 @@ class StrategyRecorder:
                 raise
             self._stopped = True
             reason = str(error) if isinstance(error, FedauditError) else repr(error)
-            _flower_log().warning(
+            flower_log.warning(
                 "fedaudit stops recording after round %d, and training goes on: %s",
                 max(self.folder.last, 0),
                 reason,
@@ -311,16 +308,6 @@ def _resume_notes(strategy: Any, done: int) -> list[str]:
     if "epsilon" in (privacy(strategy) or {}):
         notes.append(f"The accountant of epsilon counts the rounds after {done} only.")
     return notes
-
-
-def _log(text: str) -> None:
-    _flower_log().info(text)
-
-
-def _flower_log() -> "Logger":
-    import logging
-
-    return logging.getLogger("flwr")
 
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {

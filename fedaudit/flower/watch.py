@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import UsageError
-from fedaudit.flower.mods import node_name, sent_tensors
+from fedaudit.flower.mods import flower_log, node_name, sent_tensors
 from fedaudit.flower.strategy import lora_table
 from fedaudit.watch.received import CLIENT, ReceivedModels
 
@@ -50,11 +50,11 @@ def watch_mod(
         client = _client(context.node_config, paths.values())
         arrays: Mapping[str, Any] = next(iter(message.content.array_records.values()), {})
         try:
-            _log(f"fedaudit: {received.test(client, sent_tensors(arrays))}")
+            flower_log.info(f"fedaudit: {received.test(client, sent_tensors(arrays))}")
         except LimitPassed as error:
             from flwr.app import Error, Message
 
-            _log(f"fedaudit: {error}")
+            flower_log.info(f"fedaudit: {error}")
             reason = "This client's own limit of what may be learnt of it is passed."
             return Message(Error(LIMIT_PASSED, reason), reply_to=message)
         return call_next(message, context)
@@ -71,9 +71,3 @@ def _client(node_config: Any, paths: Iterable[str | Path | None]) -> str:
             "partition-id in its configuration."
         )
     return client
-
-
-def _log(text: str) -> None:
-    import logging
-
-    logging.getLogger("flwr").info(text)

@@ -22,11 +22,8 @@ def pool_counts(
     Where one row has no number, neither has the pooled one. Rows that do not count, those that are
     pooled already, and those whose value is not their share of hits are left out.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = {}
-    for row in rows:
-        if row.n is not None and row.scope.get(over, name) != name:
-            groups.setdefault(_apart_from(row, over), []).append(row)
-    counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
+    groups = _groups((r for r in rows if r.n is not None and r.scope.get(over, name) != name), over)
+    counted = [same for same in groups if any(row.hits is not None for row in same)]
     return [_pooled_row(same, over, name) for same in counted if not any(map(_no_share, same))]
 
 
@@ -46,11 +43,8 @@ def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Mea
     The interval is `mean_margins`', of independent values. Where one row has no number, neither
     has the mean.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = {}
-    for row in rows:
-        if row.n and row.hits is None and "clients" in row.scope:
-            groups.setdefault(_apart_from(row, over), []).append(row)
-    return [_mean_of_means(same, over, name) for same in groups.values()]
+    means = (row for row in rows if row.n and row.hits is None and "clients" in row.scope)
+    return [_mean_of_means(same, over, name) for same in _groups(means, over)]
 
 
 def mean_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
@@ -58,16 +52,13 @@ def mean_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
 
     The mean has no interval, since the clients are not a sample of a population.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = {}
-    for row in rows:
-        groups.setdefault(_apart_from(row, "client"), []).append(row)
     return [
         replace(
             same[0],
             value=_mean([(row.value, 1) for row in same]),
             scope={**same[0].scope, "client": EVERYBODY},
         )
-        for same in groups.values()
+        for same in _groups(rows, "client")
     ]
 
 
@@ -97,11 +88,12 @@ def average_rouge_over_clients(rows: Iterable[Measurement]) -> list[Measurement]
 
     The mean is weighted by n. Clients answer different prompts, so errors are independent.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = {}
-    for row in rows:
-        if (row.kind, row.metric) == ("extraction", "rouge_l") and "client" in row.scope:
-            groups.setdefault(_apart_from(row, "client"), []).append(row)
-    return [_weighted_row(same, "client", EVERYBODY) for same in groups.values()]
+    answered = (
+        row
+        for row in rows
+        if (row.kind, row.metric) == ("extraction", "rouge_l") and "client" in row.scope
+    )
+    return [_weighted_row(same, "client", EVERYBODY) for same in _groups(answered, "client")]
 
 
 def average_ratios(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
@@ -110,11 +102,8 @@ def average_ratios(rows: Iterable[Measurement], over: str, name: str) -> list[Me
     They are weighted by n, and their errors are independent: the interval is MOVER's, as that of
     the ratios (Zou and Donner 2008). Where one has no number, neither has the mean.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = {}
-    for row in rows:
-        if row.metric in ("mr_intra", "mr_inter"):
-            groups.setdefault(_apart_from(row, over), []).append(row)
-    return [_weighted_row(same, over, name) for same in groups.values()]
+    ratios = (row for row in rows if row.metric in ("mr_intra", "mr_inter"))
+    return [_weighted_row(same, over, name) for same in _groups(ratios, over)]
 
 
 def _weighted_row(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
@@ -142,9 +131,13 @@ def _weighted_row(rows: Sequence[Measurement], over: str, name: str) -> Measurem
     )
 
 
-def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:
-    scope = {key: str(value) for key, value in row.scope.items() if key != over}
-    return (row.kind, row.plugin, row.metric, *sorted(scope.items()))
+def _groups(rows: Iterable[Measurement], over: str) -> Iterable[list[Measurement]]:
+    """Return rows in groups that differ in the scope key `over` only."""
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        scope = sorted((key, str(value)) for key, value in row.scope.items() if key != over)
+        groups.setdefault((row.kind, row.plugin, row.metric, *scope), []).append(row)
+    return groups.values()
 
 
 def _pooled_row(rows: Sequence[Measurement], over: str, name: str) -> Measurement:

@@ -164,17 +164,19 @@ def _responding(
 
     If several defences answer, the first is returned.
     """
+    deployed = {
+        client: DeployedClient(
+            engine=state.engine, folder=state.folder, client=client, seed=state.seed
+        )
+        for client in state.parties
+        if (state.folder / client).is_dir()
+    }
     for defense, (name, options) in zip(run.defenses, run.config.defense_plugins(), strict=True):
         responders = {
             client: responder
-            for client in state.parties
-            if (state.folder / client).is_dir()
-            if (responder := defense.responder(_deployed_client(state, client))) is not None
+            for client in deployed
+            if (responder := defense.responder(deployed[client])) is not None
         }
         if responders:
             return {"name": name, "options": options}, responders
     return None, {}
-
-
-def _deployed_client(state: FinishedFederation, client: str) -> DeployedClient:
-    return DeployedClient(engine=state.engine, folder=state.folder, client=client, seed=state.seed)

@@ -4,7 +4,6 @@ Documents are read, and tokenised if the base's tokenizer is on this machine; th
 clients, so that clients count as equally large unless each has a file of its own.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -131,7 +130,7 @@ def forecast(run: Run, given: Mapping[str, Any]) -> Forecast:
     repeated = [round(share * sum(copies) / len(copies)) for share in shares]
     trained, steps, sequences = _trainings(config, repeated)
     tokens = round(sequences * sum(lengths) / len(lengths))
-    processes = _processes(config)
+    processes = 1 if training_pool.trains_here(config) else training_pool.worker_count(config)
     device, dtype = _device(config)
     flops, memory, seconds = 0, 0, 0.0
     if base:
@@ -229,12 +228,6 @@ def _device(config: Simulation) -> tuple[Any, Any]:
 
     device = device_for(config.device)
     return device, dtype_for(config.dtype, device)
-
-
-def _processes(config: Simulation) -> int:
-    if training_pool.trains_here(config):
-        return 1
-    return config.workers or len(os.sched_getaffinity(0))
 
 
 def _speed(config: Simulation, base: "BaseSize", processes: int, device: Any, dtype: Any) -> float:

@@ -13,7 +13,7 @@ from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.simulation import rounds
 from fedaudit.simulation.client import local_round, training_pool
-from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
+from fedaudit.simulation.client.trainer import ClientTraining
 from fedaudit.simulation.context import Event, Listener, Run
 from fedaudit.simulation.initialization import INITIAL
 from fedaudit.system.files import restrict_to_owner
@@ -71,7 +71,7 @@ def local_defenses(run: Run) -> tuple[Defense, ...]:
 
 def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
     """Yield the trainings of a round that are not there yet."""
-    config = run.config
+    config, defenses = run.config, local_defenses(run)
     for client, sequences in run.tokens.shared.items():
         folder = local_adapter(run.out, client, number)
         if (folder / adapters.CONFIG).is_file():
@@ -82,36 +82,19 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
             model_name=model_name,
             base=config.base,
             start=before,
-            out=folder / local_round.OWN if local_defenses(run) else folder,
+            out=folder / local_round.OWN if defenses else folder,
             sequences=sequences,
             training=config.training,
             round=number,
             rounds=config.rounds,
             seed=rounds.seed_of(config.seed, number, model_name),
             aggregator=registry.create("aggregation", PLAIN),
-            defenses=local_defenses(run),
-            follow_up=_follow_up(run, client, number),
+            defenses=defenses,
+            follow_up=rounds.follow_up(run, defenses, client, number, model_name, folder.joinpath),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
         )
-
-
-def _follow_up(run: Run, client: str, number: int) -> FollowUpTraining | None:
-    """Return the follow-up training of a client, where one of its local defences has any."""
-    if not (defense := local_round.follow_up_defense(local_defenses(run))):
-        return None
-    folder, model_name = local_adapter(run.out, client, number), f"{client} alone"
-    return FollowUpTraining(
-        defense=defense,
-        documents=run.documents[client],
-        template=run.config.prompt_template,
-        folder=folder / local_round.TURN,
-        adapters={
-            name: (folder / name, rounds.seed_of(run.config.seed, number, f"{model_name}/{name}"))
-            for name in defense.auxiliary_adapters
-        },
-    )
 
 
 def _keep(job: ClientTraining) -> None:

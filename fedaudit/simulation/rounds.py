@@ -3,11 +3,12 @@
 import hashlib
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
+from fedaudit.api.defense import Defense
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import State
 from fedaudit.federation import adapters, manifest
@@ -158,7 +159,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             aggregator=run.aggregator,
             state_files=None if task.chain else _state_files(run, number, task.client),
             defenses=() if task.chain else run.defenses,
-            follow_up=None if task.chain else _follow_up(run, task.client, number),
+            follow_up=None if task.chain else _shared_follow_up(run, task.client, number),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
@@ -246,20 +247,34 @@ def _aggregate(
     )
 
 
-def _follow_up(run: Run, client: str, number: int) -> FollowUpTraining | None:
-    """Return the follow-up training of a client's defence in a round."""
-    if not (defense := local_round.follow_up_defense(run.defenses)):
+def _shared_follow_up(run: Run, client: str, number: int) -> FollowUpTraining | None:
+    def folder_of(name: str) -> Path:
+        return private_state.private_folder(run.out, client, name, number)
+
+    return follow_up(run, run.defenses, client, number, client, folder_of)
+
+
+def follow_up(
+    run: Run,
+    defenses: Sequence[Defense],
+    client: str,
+    number: int,
+    model_name: str,
+    folder_of: Callable[[str], Path],
+) -> FollowUpTraining | None:
+    """Return what the one of a client's `defenses` that follows up trains in a round, if any.
+
+    `folder_of` gives the folder of an adapter or of the turn's own files by its name.
+    """
+    if not (defense := local_round.follow_up_defense(defenses)):
         return None
-    seeds = {
-        n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.auxiliary_adapters
-    }
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
         template=run.config.prompt_template,
-        folder=private_state.private_folder(run.out, client, local_round.TURN, number),
+        folder=folder_of(local_round.TURN),
         adapters={
-            n: (private_state.private_folder(run.out, client, n, number), seed)
-            for n, seed in seeds.items()
+            name: (folder_of(name), seed_of(run.config.seed, number, f"{model_name}/{name}"))
+            for name in defense.auxiliary_adapters
         },
     )

@@ -122,68 +122,61 @@ def complete(
 
     The base is loaded once in this process, and released at the end. See `simulate`.
     """
-    try:
-        return _complete(run, existing, listener, progress, verdicts, evaluated_round)
-    finally:
-        trainer.forget_base()
-
-
-def _complete(
-    run: Run,
-    existing: Manifest | None,
-    listener: Listener,
-    progress: Callable[[str], Progress],
-    verdicts: Path | None,
-    evaluated_round: int,
-) -> SimulationResult:
     from fedaudit.engine.local import LocalEngine
 
-    config, out = run.config, run.out
-    base = trainer.plain_base(config.base, config.device, config.dtype)
-    start_manifest, materials = _open_or_create(run, existing, base)
-    documents = {client: material.prepared for client, material in materials.items()}
-    tokens = datasets.tokenize_clients(config, base, materials)
-    run = replace(run, tokens=tokens, documents=documents)
-    with _room_for_workers(config, base):
-        finished = rounds.run_rounds(run, start_manifest, listener)
-        local_baseline.train_local_models(run, listener)
-    trained = training_costs(run)
-    cost_rows = cost.costs(
-        trained,
-        base=config.base,
-        device=config.device,
-        dtype=config.dtype,
-        adapter=out / initialization.INITIAL,
-    )
-    engine = LocalEngine(trainer.plain_base(config.base, config.device, config.dtype))
-    deployed = deployment.deploy(run, finished, materials, engine, held_out(config, out), progress)
-    with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as judge:
-        measured = evaluate(
-            config,
-            out,
-            finished.rounds[evaluated_round],
-            engine,
-            progress("measuring utility"),
-            judge=judge,
+    try:
+        config, out = run.config, run.out
+        base = trainer.plain_base(config.base, config.device, config.dtype)
+        start_manifest, materials = _open_or_create(run, existing, base)
+        documents = {client: material.prepared for client, material in materials.items()}
+        tokens = datasets.tokenize_clients(config, base, materials)
+        run = replace(run, tokens=tokens, documents=documents)
+        with _room_for_workers(config, base):
+            finished = rounds.run_rounds(run, start_manifest, listener)
+            local_baseline.train_local_models(run, listener)
+        trained = training_costs(run)
+        cost_rows = cost.costs(
+            trained,
+            base=config.base,
+            device=config.device,
+            dtype=config.dtype,
+            adapter=out / initialization.INITIAL,
         )
-    [*annotators] = {material.annotation for material in materials.values() if material.annotation}
-    annotation_caveats = (
-        f"the defences only know the PII that was found by {name}" for name in annotators
-    )
-    return SimulationResult(
-        manifest=deployed.manifest,
-        measurements=(*measured, *deployed.measurements, *cost_rows),
-        limits=(
-            *deployed.limits,
-            *annotation_caveats,
-            *llm_judge.judge_caveats(config, measured),
-            *data_caveats(config),
-            *label_skew_caveats(config, out),
-        ),
-        annotation=annotators[0] if annotators else None,
-        resumed_from=len(existing.rounds) - 1 if existing else None,
-        tokens=sum(map(cost.tokens, trained)),
-    )
+        engine = LocalEngine(trainer.plain_base(config.base, config.device, config.dtype))
+        deployed = deployment.deploy(
+            run, finished, materials, engine, held_out(config, out), progress
+        )
+        with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as judge:
+            measured = evaluate(
+                config,
+                out,
+                finished.rounds[evaluated_round],
+                engine,
+                progress("measuring utility"),
+                judge=judge,
+            )
+        [*annotators] = {
+            material.annotation for material in materials.values() if material.annotation
+        }
+        annotation_caveats = (
+            f"the defences only know the PII that was found by {name}" for name in annotators
+        )
+        return SimulationResult(
+            manifest=deployed.manifest,
+            measurements=(*measured, *deployed.measurements, *cost_rows),
+            limits=(
+                *deployed.limits,
+                *annotation_caveats,
+                *llm_judge.judge_caveats(config, measured),
+                *data_caveats(config),
+                *label_skew_caveats(config, out),
+            ),
+            annotation=annotators[0] if annotators else None,
+            resumed_from=len(existing.rounds) - 1 if existing else None,
+            tokens=sum(map(cost.tokens, trained)),
+        )
+    finally:
+        trainer.forget_base()
 
 
 @contextmanager

@@ -38,10 +38,11 @@ def trains_here(config: Simulation) -> bool:
         return False
     if ray_cluster.requested_engines(config.engine) is not None:
         return False
-    return device_for(config.device).type != "cpu" or _count(config) == 1
+    return device_for(config.device).type != "cpu" or worker_count(config) == 1
 
 
-def _count(config: Simulation) -> int:
+def worker_count(config: Simulation) -> int:
+    """Return in how many processes clients train on CPU."""
     return config.workers or len(os.sched_getaffinity(0))
 
 
@@ -58,12 +59,10 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
         forget_model()
         return
     if flower_pool.requested_clients(config.engine) is not None:
-        with flower_pool.training_pool(config.engine, config.clients + 1) as pool:
-            yield pool
-        return
-    if ray_cluster.requested_engines(config.engine) is not None:
-        with ray_cluster.training_pool(config.engine, config.device) as pool:
-            yield pool
-        return
-    with processes(_count(config), BROKEN) as pool:
+        training = flower_pool.training_pool(config.engine, config.clients + 1)
+    elif ray_cluster.requested_engines(config.engine) is not None:
+        training = ray_cluster.training_pool(config.engine, config.device)
+    else:
+        training = processes(worker_count(config), BROKEN)
+    with training as pool:
         yield pool
