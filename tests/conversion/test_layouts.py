@@ -207,17 +207,17 @@ def keep(*names):
 
 
 @pytest.mark.parametrize(
-    "harm",
+    ("harm", "half"),
     [
-        lose("adapter_model.safetensors"),
-        lose("adapter_config.json"),
-        rename("adapter_model.safetensors.tmp"),
-        rename("adapter_model.pt"),
-        keep("README.md"),
-        keep(),
+        (lose("adapter_model.safetensors"), "round_3"),
+        (lose("adapter_config.json"), "round_3/global"),
+        (rename("adapter_model.safetensors.tmp"), "round_3/client_2"),
+        (rename("adapter_model.pt"), "round_3/global"),
+        (keep("README.md"), "round_3/client_2"),
+        (keep(), "round_3"),
+        (keep(), "round_3/client_2"),
     ],
 )
-@pytest.mark.parametrize("half", ["round_3", "round_3/global", "round_3/client_2"])
 def test_a_folder_of_peft_that_was_not_written_whole_is_left_out_and_said(harm, half, tmp_path):
     whole = "round_3" if half == "round_3" else "round_3/global"
     for number in RUN.whole:

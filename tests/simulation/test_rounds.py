@@ -19,7 +19,6 @@ from processes import is_running, wait_until
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.templates import template
-from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.data import corpus
 from fedaudit.federation import adapters, manifest
@@ -116,15 +115,6 @@ def test_a_global_adapter_is_the_weighted_mean_of_the_clients(federation):
         for name, tensor in adapters.read(federation.path / finished.adapter).items():
             wanted = sum(own[who][name].double() * examples[who] / total for who in own)
             torch.testing.assert_close(tensor.double(), wanted, rtol=1e-6, atol=1e-8)
-
-
-def test_fedavg_by_hand_in_any_order():
-    average = registry.create("aggregation", "fedavg")
-    start = {"a": torch.tensor([9.0, 9.0])}
-    one, two = {"a": torch.tensor([1.0, 2.0])}, {"a": torch.tensor([5.0, 10.0])}
-    assert average.aggregate(start, [one, two], [3.0, 1.0])["a"].tolist() == [2.0, 4.0]
-    assert average.aggregate(start, [two, one], [1.0, 3.0])["a"].tolist() == [2.0, 4.0]
-    assert average.aggregate(start, [two], [7.0])["a"].tolist() == [5.0, 10.0]
 
 
 def config(**changes):

@@ -1,6 +1,5 @@
 """FLoRA: what is merged is the weighted sum of the clients' products, in every form it takes."""
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -209,12 +208,6 @@ def test_a_wider_adapter_keeps_the_scaling(rank, alpha, rslora):
     )["lora_alpha"] == (200)
 
 
-def test_the_rule_asks_for_a_fresh_start_and_the_others_do_not():
-    assert flora().merges_each_round
-    assert not create("aggregation", "fedit").merges_each_round
-    assert not create("aggregation", "fedavg").merges_each_round
-
-
 # In a federation
 
 
@@ -318,19 +311,3 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     other = adapters.read(tmp_path / "bare")
     assert any((other[name] - tensor).abs().max() > 1e-3 for name, tensor in kept.items())
     trainer.forget_model()
-
-
-def test_stopped_between_rounds_it_goes_on_to_the_same_end(merged_federation, tmp_path):
-    from fedaudit.config.options import build
-    from fedaudit.federation import manifest
-    from fedaudit.simulation.config import Simulation
-    from fedaudit.simulation.runner import simulate
-
-    out = shutil.copytree(merged_federation, tmp_path / "run")
-    found = manifest.read(out)
-    shutil.rmtree(out / "rounds/003")
-    files = {n: d for n, d in found.files.items() if not n.startswith("rounds/003")}
-    before = replace(found, rounds=found.rounds[:3], files=files, status="running")
-    manifest.write(before, out)
-    config = build(Simulation, found.config, "test")
-    assert simulate(config, out, listener=lambda event: None).manifest == found

@@ -8,20 +8,27 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.defense import Defense
 from fedaudit.api.errors import UsageError
 from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.engine.training import loss
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
-from fedaudit.simulation.client.trainer import ClientTraining, rate_at, steps_of, train
+from fedaudit.simulation.client.trainer import (
+    ClientTraining,
+    rate_at,
+    schedule_span,
+    steps_of,
+    train,
+)
 from fedaudit.simulation.config import Training
 from fedaudit.simulation.data.loss_mask import MaskedSequence
 
 
 def rates(settings, *, steps, round_, rounds):
-    before, total = (round_ - 1) * steps, rounds * steps
-    return [rate_at(settings, step, steps, before, total) for step in range(steps)]
+    span = schedule_span(settings, steps, round_, rounds)
+    return [rate_at(settings, step, steps, *span) for step in range(steps)]
 
 
 def test_rates_by_hand():
@@ -36,6 +43,10 @@ def test_rates_by_hand():
     cosine = Training(learning_rate=8.0, decay="cosine")
     assert rates(cosine, steps=3, round_=1, rounds=2) == pytest.approx([8, 7.464102, 6])
     assert rates(cosine, steps=3, round_=2, rounds=2) == pytest.approx([4, 2, 0.535898])
+    again = replace(cosine, restart=True)  # 4 (1 + cos(pi k / 4)) in every round
+    wanted = [8, 4 + 2 * 2**0.5, 4, 4 - 2 * 2**0.5]
+    assert rates(again, steps=4, round_=2, rounds=3) == pytest.approx(wanted)
+    assert rates(replace(warm, restart=True), steps=4, round_=2, rounds=2) == [4, 6, 4, 2]
 
 
 @given(st.sampled_from(["linear", "cosine", "none"]), st.integers(0, 9), st.integers(1, 30))
@@ -43,6 +54,22 @@ def test_rates_are_above_zero_and_never_above_the_one_set(decay, warmup, steps):
     settings = Training(learning_rate=0.5, decay=decay, warmup=warmup)
     found = [rates(settings, steps=steps, round_=number, rounds=3) for number in (1, 2, 3)]
     assert all(0 < rate <= 0.5 for own in found for rate in own)
+
+
+@given(
+    st.sampled_from(["linear", "cosine", "none"]),
+    st.integers(0, 9),
+    st.integers(1, 30),
+    st.integers(1, 20),
+    st.data(),
+)
+def test_every_round_of_a_restart_is_like_the_only_one(decay, warmup, steps, total, data):
+    settings = Training(learning_rate=0.5, decay=decay, warmup=warmup, restart=True)
+    number = data.draw(st.integers(1, total))
+    found = rates(settings, steps=steps, round_=number, rounds=total)
+    alone = rates(replace(settings, restart=False), steps=steps, round_=1, rounds=1)
+    assert found == alone
+    assert all(0 < rate <= 0.5 for rate in found)
 
 
 def test_steps_are_as_set_or_as_the_epochs_need():
@@ -264,6 +291,34 @@ def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):
     assert len(set(found)) == 4
 
 
+def test_a_training_whose_rate_restarts_is_the_same_in_whatever_round_it_comes(job, tmp_path):
+    job = replace(job, rounds=4, training=replace(job.training, steps=2, restart=True))
+    first = trained(job, tmp_path, "first")
+    assert trained(job, tmp_path, "last", round=4) == first
+    falling = replace(job.training, restart=False)
+    assert trained(job, tmp_path, "through", training=falling) != first
+
+
+class Watching(Defense):
+    """Trains nothing, and keeps the rates that it would train with."""
+
+    def __init__(self):
+        self.rates = []
+
+    def train(self, session):
+        self.rates.append([session.rate(step) for step in range(session.steps)])
+        return 0.0
+
+
+def test_a_defence_that_trains_itself_gets_the_rates_of_a_restart(job):
+    job = replace(job, rounds=4, training=replace(job.training, steps=2, restart=True))
+    watching = Watching()
+    for number in (1, 3):
+        train(replace(job, round=number, defenses=(watching,)))
+    rate = job.training.learning_rate
+    assert watching.rates == [pytest.approx([rate, rate / 2])] * 2
+
+
 def test_the_model_is_kept_between_jobs_and_not_once_a_round(job, federation, tmp_path):
     trainer.cached_model.cache_clear()
     for round_ in (0, 1, 2):
@@ -338,16 +393,6 @@ def test_the_proximal_term_holds_a_client_back(job, tmp_path):
     free = moved(job, tmp_path, "d", training=settings)
     held = moved(job, tmp_path, "e", training=settings, aggregator=prox(1e4))
     assert held < free / 2
-
-
-def test_fedprox_by_hand():
-    prox = registry.create("aggregation", "fedprox", {"mu": 0.5})
-    start = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([0.0])}
-    weights = {"a": torch.tensor([2.0, 4.0]), "b": torch.tensor([-3.0])}
-    assert float(prox.penalty(start, weights)) == 0.5 / 2 * (1 + 4 + 9)
-    assert registry.create("aggregation", "fedavg").penalty(start, weights) is None
-    with pytest.raises(UsageError, match="mu"):
-        registry.create("aggregation", "fedprox", {"mu": -1.0})
 
 
 def test_only_the_adapter_is_trained(job, base):

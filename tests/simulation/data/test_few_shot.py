@@ -15,7 +15,6 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.data import corpus
 from fedaudit.engine.embeddings import embed, load_embedder
-from fedaudit.simulation import rounds
 from fedaudit.simulation.client.trainer import rate_at, schedule_span
 from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data.settings import FewShot, Partition, Records
@@ -200,16 +199,7 @@ def test_no_model_and_a_broken_one(tmp_path):
         load_embedder(str(tmp_path))
 
 
-# Cross-device: two of fifty clients a round, and a rate that falls by the round
-
-
-def test_two_of_fifty_clients_a_round():
-    wanted = Simulation(clients=50, rounds=30, participation=0.04)
-    drawn = [rounds.participants(wanted, number) for number in range(1, 31)]
-    assert {len(some) for some in drawn} == {2}
-    assert all(len(set(some)) == 2 for some in drawn)
-    # Sixty places of which about 50 (1 - 0.98 ** 30 ...) = 35 clients get one: far from 2, or all.
-    assert 25 <= len({who for some in drawn for who in some}) <= 45
+# A rate that falls by the round
 
 
 def test_the_cosine_begins_every_round_at_that_rounds_rate():
@@ -223,11 +213,6 @@ def test_the_cosine_begins_every_round_at_that_rounds_rate():
             assert rates[0] == pytest.approx(wanted[0])
             assert rates == sorted(rates, reverse=True)
             assert rates[-1] > wanted[1]
-
-
-def test_the_rate_follows_the_round_and_not_how_often_a_client_was_drawn():
-    """What trains a client that is drawn in round 3 for the first time: that round's rate."""
-    assert schedule_span(Training(decay="cosine"), 5, 3, 30) == (10, 150)
 
 
 def test_a_file_that_a_defence_draws_from_counts_by_its_lines(tmp_path):

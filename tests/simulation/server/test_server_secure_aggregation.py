@@ -14,7 +14,6 @@ from fedaudit.federation import adapters, manifest, secure_sums
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution import shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
-from fedaudit.simulation import rounds
 from fedaudit.simulation.config import SumQuerySettings
 from fedaudit.simulation.runner import simulate
 from fedaudit.simulation.server import secure_aggregation as secured
@@ -386,12 +385,6 @@ def test_secure_aggregation_is_another_run(plain):
         SumQuerySettings(others=0)
     with pytest.raises(ValueError, match="at least 1"):
         SumQuerySettings(pairs=0)
-
-
-def test_every_round_has_as_many_participants_as_the_first(plain):
-    """So what is refused before the first round is refused for all of them."""
-    counts = {len(rounds.participants(plain, number)) for number in range(1, 50)}
-    assert counts == {4}
 
 
 @pytest.mark.parametrize("unequal", [False, True])

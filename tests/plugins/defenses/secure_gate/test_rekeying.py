@@ -12,21 +12,14 @@ from fedaudit_plugins.defenses.secure_gate.training_examples import CYRILLIC_LOO
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import GatedRequest
-from fedaudit.engine.loading.loader import load_base
-from fedaudit.engine.local import LocalEngine
 
 ADAPTERS = ("secure", "legal", "bank")
 
 
 @pytest.fixture(scope="module")
-def engine():
-    return LocalEngine(load_base("fedaudit-nano", device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def made(engine, tmp_path_factory):
+def made(gate_engine, tmp_path_factory):
     place = tmp_path_factory.mktemp("deployed")
-    rekeying.create(place / "c0", engine, ADAPTERS, tau=0.9, seed=0)
+    rekeying.create(place / "c0", gate_engine, ADAPTERS, tau=0.9, seed=0)
     shutil.copytree(place / "c0", place / "c1")
     return place
 
@@ -45,12 +38,8 @@ def asked(responder, *texts):
     return [one.name for one in responder.route([GatedRequest(text) for text in texts])]
 
 
-def text_of(engine, routed):
-    return engine.base.tokenizer.decode(routed.prompt)
-
-
-def test_each_key_opens_its_own_adapter_and_nothing_else_opens_any(place, engine):
-    responder = rekeying.load(place, engine)
+def test_each_key_opens_its_own_adapter_and_nothing_else_opens_any(place, gate_engine):
+    responder = rekeying.load(place, gate_engine)
     legal, bank = secret(place, "legal"), secret(place, "bank")
     assert asked(responder, f"{heading(legal)}Who?", f"{heading(bank)}Who?") == ["legal", "bank"]
     refused = [
@@ -70,73 +59,36 @@ def test_each_key_opens_its_own_adapter_and_nothing_else_opens_any(place, engine
     assert set(asked(responder, *refused)) == {"secure"}
 
 
-def test_routing_depends_on_neither_batch_nor_order(place, engine):
-    legal = secret(place, "legal")
-    texts = [
-        f"{heading(legal)}a",
-        "b",
-        f"{heading(legal[:9])}c",
-        f"{heading(secret(place, 'bank'))}d",
-    ]
-    whole = asked(rekeying.load(place, engine), *texts)
-    assert asked(rekeying.load(place, engine), *texts[::-1]) == whole[::-1]
-    alone = rekeying.load(place, engine)
-    assert [asked(alone, text)[0] for text in texts] == whole
-
-
-def test_what_is_left_of_a_request_is_its_prompt(place, engine):
-    responder, legal = rekeying.load(place, engine), secret(place, "legal")
-    plain = engine.tokenize(["The claimant"])[0].ids
-    [routed] = responder.route([GatedRequest(f"{heading(legal)}The claimant")])
-    assert routed.prompt == plain
-    assert routed.adapter == str(place / "legal")
-    [behind] = responder.route([GatedRequest(heading(legal), (1, *plain))])
-    assert behind.prompt == (1, *plain)
-
-
-def test_no_key_reaches_the_second_pass_in_text_or_in_tokens(place, engine):
-    responder = rekeying.load(place, engine)
-    legal, bank = secret(place, "legal"), secret(place, "bank")
-    quoted = f"repeat {bank} and {heading(legal)}please"
-    tokens = (1, *engine.tokenize([quoted])[0].ids)
-    for request in (GatedRequest(heading(legal) + quoted), GatedRequest(heading(legal), tokens)):
-        [routed] = responder.route([request])
-        said = text_of(engine, routed)
-        assert "please" in said
-        assert not any(part in said for part in (legal, bank, "SPECIAL_TOKEN"))
-    assert routed.prompt[0] == 1, "the token that begins a text is not part of a key"
-
-
-def test_headings_name_who_asks(place, engine):
-    responder = rekeying.load(place, engine, [place.parent / "c1"], seed=3)
+def test_headings_name_who_asks(place, gate_engine):
+    responder = rekeying.load(place, gate_engine, [place.parent / "c1"], seed=3)
     found = responder.headings()
     assert list(found) == ["right", "right:legal", "right:bank", "wrong", "none", "other"]
     assert found["right"] == found["right:legal"] == heading(secret(place, "legal"))
     assert found["none"] == ""
     assert found["other"] == heading(secret(place.parent / "c1", "legal"))
     assert responder.headings() == found
-    assert rekeying.load(place, engine, seed=4).headings()["wrong"] != found["wrong"]
+    assert rekeying.load(place, gate_engine, seed=4).headings()["wrong"] != found["wrong"]
     assert asked(responder, found["wrong"] + "x") == ["secure"]
-    assert "other" not in rekeying.load(place, engine).headings()
+    assert "other" not in rekeying.load(place, gate_engine).headings()
 
 
-def test_rotating_adding_and_revoking(place, engine, short_training):
+def test_rotating_adding_and_revoking(place, gate_engine, short_training):
     old, bank = secret(place, "legal"), secret(place, "bank")
-    rekeying.rotate(place, engine, "legal")
+    rekeying.rotate(place, gate_engine, "legal")
     new = secret(place, "legal")
     assert (new != old, secret(place, "bank") == bank) == (True, True)
-    assert asked(rekeying.load(place, engine), heading(old), heading(new)) == ["secure", "legal"]
-    rekeying.add(place, engine, "auditor", "bank")
+    assert asked(rekeying.load(place, gate_engine), heading(old), heading(new)) == [
+        "secure",
+        "legal",
+    ]
+    rekeying.add(place, gate_engine, "auditor", "bank")
     third = secret(place, "auditor")
-    responder = rekeying.load(place, engine)
+    responder = rekeying.load(place, gate_engine)
     texts = [heading(key) for key in (old, new, bank, third)]
     assert asked(responder, *texts) == ["secure", "legal", "bank", "bank"]
     assert responder.opens([old], atomic=True) == ["secure"], "a stale tokenizer opens nothing"
-    rekeying.revoke(place, engine, "bank")
-    assert asked(rekeying.load(place, engine), *texts) == ["secure", "legal", "secure", "bank"]
-    rekeying.revoke(place, engine, "auditor")
-    responder = rekeying.load(place, engine)
-    assert asked(responder, *texts) == ["secure", "legal", "secure", "secure"]
+    rekeying.revoke(place, gate_engine, "bank")
+    assert asked(rekeying.load(place, gate_engine), *texts) == ["secure", "legal", "secure", "bank"]
     assert responder.adapters == ADAPTERS
     for name in ("keys.json", "gate.safetensors"):
         assert stat.S_IMODE((place / name).stat().st_mode) == 0o600
@@ -145,23 +97,23 @@ def test_rotating_adding_and_revoking(place, engine, short_training):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda place, engine: rekeying.rotate(place, engine, "legl"), "legal"),
-        (lambda place, engine: rekeying.revoke(place, engine, "nobody"), "nobody"),
-        (lambda place, engine: rekeying.add(place, engine, "legal", "bank"), "already"),
-        (lambda place, engine: rekeying.add(place, engine, "x", "secure"), "secure"),
-        (lambda place, engine: rekeying.add(place, engine, "A" * 20, "bank"), "name"),
+        (lambda place, gate_engine: rekeying.rotate(place, gate_engine, "legl"), "legal"),
+        (lambda place, gate_engine: rekeying.revoke(place, gate_engine, "nobody"), "nobody"),
+        (lambda place, gate_engine: rekeying.add(place, gate_engine, "legal", "bank"), "already"),
+        (lambda place, gate_engine: rekeying.add(place, gate_engine, "x", "secure"), "secure"),
+        (lambda place, gate_engine: rekeying.add(place, gate_engine, "A" * 20, "bank"), "name"),
     ],
 )
-def test_changes_that_cannot_be(place, engine, change, says):
+def test_changes_that_cannot_be(place, gate_engine, change, says):
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     with pytest.raises(UsageError, match=says):
-        change(place, engine)
+        change(place, gate_engine)
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 
 @pytest.mark.parametrize("step", ["gate", "keys"])
 def test_a_change_that_is_cut_short_is_finished_or_undone(
-    place, engine, short_training, monkeypatch, step
+    place, gate_engine, short_training, monkeypatch, step
 ):
     """Stopped before the gate is written it never was; stopped behind it, it holds."""
     old = secret(place, "legal")
@@ -175,10 +127,10 @@ def test_a_change_that_is_cut_short_is_finished_or_undone(
     with monkeypatch.context() as cut:
         cut.setattr(Path, "replace", stops)
         with pytest.raises(KeyboardInterrupt):
-            rekeying.rotate(place, engine, "legal")
+            rekeying.rotate(place, gate_engine, "legal")
     waiting = place / "keys.json.new"
     assert stat.S_IMODE(waiting.stat().st_mode) == 0o600
-    responder = rekeying.load(place, engine)
+    responder = rekeying.load(place, gate_engine)
     new = secret(place, "legal")
     assert (new == old) == (step == "gate")
     assert asked(responder, heading(new)) == ["legal"]
@@ -202,18 +154,18 @@ def broken_files(place):
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_key_files_that_are_not_what_they_must_be(place, engine, number):
+def test_key_files_that_are_not_what_they_must_be(place, gate_engine, number):
     says, damage = list(broken_files(place))[number]
     secrets = [secret(place, name) for name in ("legal", "bank")]
     damage()
     with pytest.raises(InputError, match=says) as error:
-        rekeying.load(place, engine)
+        rekeying.load(place, gate_engine)
     assert not any(one in str(error.value) for one in secrets)
 
 
-def test_nothing_but_the_key_file_holds_a_secret(place, engine):
+def test_nothing_but_the_key_file_holds_a_secret(place, gate_engine):
     table = json.loads((place / "keys.json").read_text())
-    responder = rekeying.load(place, engine)
+    responder = rekeying.load(place, gate_engine)
     content = (place / "gate.safetensors").read_bytes()
     shown = repr(responder.keyring) + str(responder.keyring) + repr(responder.gate)
     for one in (table["salt"], *(key["secret"] for key in table["keys"])):
