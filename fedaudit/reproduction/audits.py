@@ -40,12 +40,13 @@ def audit_variant(
     if variant.trace:
         yield from _traced_reports(variant, folder, config, run)
         return
+    if variant.clients and not variant.matrix:
+        yield from _client_reports(variant, folder, config, run)
+        return
     common = _common(variant, folder, config)
     if variant.matrix:
         request = CrossClientRequest(clients=list_clients(folder, (), InputReader()), **common)
         yield run(request).report
-    elif variant.clients:
-        yield from _client_reports(variant, folder, config, common, run)
     else:
         common["held_out"] = folder / HELD_OUT if "membership" in variant.attacks else None
         common["client"] = deployed_client(variant, folder)
@@ -159,13 +160,20 @@ def _records_by_copies(
         )
 
 
-def _common(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any]:
-    """Return the arguments that the requests of a variant share."""
+def _common(variant: Variant, folder: Path, config: Simulation, client: str = "") -> dict[str, Any]:
+    """Return the arguments that the requests of a variant share; a local model is `client`'s."""
+    shared = attacked_model(variant, folder, config)
+    if variant.model == "local":
+        number = variant.round if variant.round >= 0 else config.rounds
+        shared["adapter"] = str(local_baseline.local_adapter(folder, client, number))
+    return {**shared, "attacks": variant.attacks, "options": variant.options}
+
+
+def attacked_model(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any]:
+    """Return the arguments of a request that say which model it is about, and how it is run."""
     number = variant.round if variant.round >= 0 else config.rounds
     central = folder / f"central/{number:03d}"
     return {
-        "attacks": variant.attacks,
-        "options": variant.options,
         "target": str(folder),
         "adapter": str(central) if variant.model == "central" else None,
         "round": variant.round if variant.round >= 0 and variant.model == "global" else None,
@@ -177,11 +185,7 @@ def _common(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any
 
 
 def _client_reports(
-    variant: Variant,
-    folder: Path,
-    config: Simulation,
-    common: Mapping[str, Any],
-    run: RunAudit,
+    variant: Variant, folder: Path, config: Simulation, run: RunAudit
 ) -> Iterator["Report"]:
     """Yield the reports of attacks in which each client's own documents are the target."""
     deployed = is_deployed(variant, folder)
@@ -190,20 +194,10 @@ def _client_reports(
     for client in clients:
         for name, data in _data(folder, client, variant.corpora, config.template):
             target_client = client if deployed else None
-            common = {**common, **_local_adapter_option(variant, folder, config, client)}
+            common = _common(variant, folder, config, client)
             request = ExtractionRequest(prefixes=data, client=target_client, **common)
             where = {"client": client, **({"records": name} if name else {})}
             yield _add_scope(where, run(request).report)
-
-
-def _local_adapter_option(
-    variant: Variant, folder: Path, config: Simulation, client: str
-) -> dict[str, str]:
-    """Return the client's own adapter as an argument if it is attacked; else nothing."""
-    if variant.model != "local":
-        return {}
-    number = variant.round if variant.round >= 0 else config.rounds
-    return {"adapter": str(local_baseline.local_adapter(folder, client, number))}
 
 
 def _frequencies(folder: Path, config: Simulation, audit: Audit) -> list[Measurement]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedaudit.audit.request import ExposureRequest, InferenceRequest
 from fedaudit.canaries import canary_file
 from fedaudit.config.profile import Variant
-from fedaudit.reproduction.audits import RunAudit, deployed_client
+from fedaudit.reproduction.audits import RunAudit, attacked_model, deployed_client
 from fedaudit.simulation.config import Simulation
 
 if TYPE_CHECKING:
@@ -24,24 +24,17 @@ def measure_inference_and_exposure(
     Exposure is measured on the global adapter of the last round, or of the variant's round, which
     every client has with or without a defence.
     """
-    common: dict[str, Any] = {
-        "target": str(folder),
-        "seed": config.seed,
-        "device": config.device,
-        "dtype": config.dtype,
-    }
-    last = config.rounds if variant.round < 0 else variant.round
+    common = attacked_model(variant, folder, config)
     if variant.infer is not None:
         request = InferenceRequest(
             data=folder / f"data/{variant.victim}.jsonl",
             options={RANKING: dict(variant.infer)},
             client=deployed_client(variant, folder),
-            keys=variant.keys,
-            adapter=str(folder / f"central/{last:03d}") if variant.model == "central" else None,
-            round=last if variant.round >= 0 and variant.model == "global" else None,
             **common,
         )
         yield run(request).report
     if variant.exposure:
-        exposed = ExposureRequest(canaries=folder / canary_file.OWNER, round=last, **common)
+        last = config.rounds if variant.round < 0 else variant.round
+        common |= {"adapter": None, "round": last, "keys": ()}
+        exposed = ExposureRequest(canaries=folder / canary_file.OWNER, **common)
         yield run(exposed).report
