@@ -108,12 +108,6 @@ def test_a_changed_weight_is_found(run):
     assert "c1/adapter_model.safetensors is not the file that federation.json names" in refused(run)
 
 
-def test_a_wrong_hash(run):
-    files = json.loads((run / manifest.NAME).read_text())["files"]
-    change(run, files=files | {"data/c0.jsonl": "00" * 32})
-    assert "c0.jsonl is not the file" in refused(run)
-
-
 def test_an_adapter_that_is_not_lora(run):
     path = run / LAST / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"peft_type": "IA3"}))

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from difflib import SequenceMatcher
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from fedaudit.api.templates import TEMPLATES
 from fedaudit.metrics.overlap import compare
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.partition import corpus_of, deal_by_corpus
+from fedaudit.simulation.data.partition import corpus_of
 from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
@@ -73,22 +74,8 @@ def test_an_answer_says_in_its_own_words_what_the_input_says():
         domain = DOMAINS[corpus_of(document)]
         slot = domain["once"][0]
         assert slot in ("finding", "complaint")
-        shared = longest_common(document.input.lower(), document.output.lower())
-        assert len(shared) >= 30
-
-
-def longest_common(one, other):
-    """Return the longest string that both have: tried from long to short."""
-    for length in range(min(len(one), len(other)), 0, -1):
-        for start in range(len(other) - length + 1):
-            if other[start : start + length] in one:
-                return other[start : start + length]
-    return ""
-
-
-def test_longest_common_by_hand():
-    assert longest_common("a cold day", "old dog") == "old d"
-    assert longest_common("abc", "xyz") == ""
+        texts = document.input.lower(), document.output.lower()
+        assert SequenceMatcher(None, *texts, autojunk=False).find_longest_match().size >= 30
 
 
 def test_classes_are_the_papers_five_and_all_come_up():
@@ -130,26 +117,11 @@ def test_two_passages_share_hardly_anything(task):
     assert across["candidate"] <= 3
 
 
-def test_a_seed_gives_the_same_passages_and_another_one_others():
-    assert some() == some()
-    one, other = ({d.input for d in some(seed=seed)} for seed in (3, 4))
-    assert not one & other
-
-
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(0, 6), st.sampled_from(passages.TASKS))
 def test_a_passage_depends_on_its_seed_and_number_only(seed, count, more, task):
     few = some(count, seed, [task])
     many = {document.id: document for document in some(count + more, seed, passages.TASKS)}
     assert all(many[document.id] == document for document in few)
-
-
-def test_each_domain_is_a_client_of_its_own():
-    made = some(10, tasks=["dialogue"])
-    dealt = deal_by_corpus(made, clients=3, seed=0)
-    assert [{corpus_of(d) for d in own} for own in dealt] == [
-        {name} for name in sorted(passages.task_domains("dialogue"))
-    ]
-    assert all(len(own) == 10 for own in dealt)
 
 
 def test_a_simulation_takes_passages_in_place_of_case_files():

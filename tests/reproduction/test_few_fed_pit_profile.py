@@ -7,7 +7,6 @@ import pytest
 from fedaudit.config import registry
 from fedaudit.config.profile import Select, load
 from fedaudit.reproduction.runner import study_variants, variant_config
-from fedaudit.simulation.config import Simulation
 
 PROFILE = load("few_fed_pit")
 NANO, PAPER = (study_variants(PROFILE, scale, quick=False) for scale in ("nano", "paper"))
@@ -46,21 +45,6 @@ def test_alphas_are_what_their_names_say_and_nothing_else_differs(scale, name, a
     assert made.keep == 16
     plain = replace(config, defenses=())
     assert plain == replace(of(scale, "FedAvg"), central=False, local="no")
-
-
-@pytest.mark.parametrize("scale", ["nano", "paper"])
-@pytest.mark.parametrize("variant", PROFILE.study, ids=lambda one: one.name)
-def test_every_variant_can_be_trained(scale, variant):
-    if variant.only not in ("", scale):
-        return
-    config = variant_config(PROFILE, scale, variant, {})
-    assert isinstance(config, Simulation)
-    name, options = config.aggregator()
-    registry.create("aggregation", name, options)
-    for plugin in config.defense_plugins():
-        registry.create("defense", *plugin)
-    for attack in variant.attacks:
-        registry.create("attack", attack, variant.options.get(attack))
 
 
 def test_only_the_choice_differs_where_it_is_studied():

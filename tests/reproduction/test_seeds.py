@@ -97,12 +97,6 @@ def test_what_has_hits_and_is_no_share_may_be_above_1():
     assert found.high > 2
 
 
-def test_a_share_is_never_above_1():
-    found = mean(share(20, 20), share(19, 20), share(10, 20))
-    assert found.high == 1
-    assert found.value == pytest.approx((1 + 0.95 + 0.5) / 3)
-
-
 def test_a_number_without_an_upper_end_has_a_mean_without_one():
     found = mean(row(6.0, low=4.0), row(6.0, low=5.0, high=7.0), same_records=True)
     assert (found.value, found.low, found.high) == (6.0, 4.5, None)

@@ -407,40 +407,11 @@ def test_without_held_out_documents_utility_is_unknown_and_says_why(federation, 
         assert {row.reason for row in found} == {"nothing was held out"}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"clients": 0},
-        {"rounds": 0},
-        {"participation": 0},
-        {"participation": 1.5},
-        {"held_out": 1},
-        {"threads": 0},
-        {"workers": -1},
-        {"evaluated": -1},
-        {"partition": {"alpha": 0}},
-        {"partition": {"clusters": 0}},
-        {"partition": {"method": "random"}},
-    ],
-    ids=str,
-)
-def test_settings_that_cannot_be_are_refused(wrong):
-    with pytest.raises(UsageError) as error:
-        build(Simulation, wrong, "simulate")
-    assert error.value.exit_code == 2
-
-
 def test_unknown_plugins_and_templates_are_refused_before_any_work(small, tmp_path):
     for wrong in ({"aggregation": "fedavgg"}, {"template": "fedpii"}):
         with pytest.raises(UsageError, match="Did you mean"):
             simulate(replace(small, **wrong), tmp_path / "run", listener=silent)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_workers_are_no_part_of_the_fingerprint(small):
-    assert replace(small, workers=9).sha256() == small.sha256()
-    assert replace(small, threads=2).sha256() != small.sha256()
-    assert build(Simulation, small.table(), "simulate") == small
 
 
 def test_other_content_under_the_same_name_is_another_run(records, tmp_path):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from fedaudit.api.defense import Defense
 from fedaudit.api.errors import UsageError
 from fedaudit.config import registry
-from fedaudit.config.options import build
 from fedaudit.engine.training import loss
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
@@ -78,28 +77,6 @@ def test_steps_are_as_set_or_as_the_epochs_need():
     assert steps_of(Training(batch_size=4, epochs=2), 8) == 4
     assert steps_of(Training(batch_size=4, accumulation=2, epochs=2), 9) == 4
     assert steps_of(Training(batch_size=100), 1) == 1
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"batch_size": 0},
-        {"accumulation": 0},
-        {"rank": 0},
-        {"steps": -1},
-        {"steps": 0, "epochs": 0},
-        {"max_length": 1},
-        {"learning_rate": 0.0},
-        {"clip": 0.0},
-        {"dropout": 1.0},
-        {"dropout": -0.1},
-    ],
-    ids=str,
-)
-def test_a_training_that_cannot_be_is_refused(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong))) as error:
-        build(Training, wrong, "training")
-    assert error.value.exit_code == 2
 
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=20)

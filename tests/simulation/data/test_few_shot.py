@@ -110,20 +110,6 @@ def test_fewer_than_clients(base):
         split(wanted, documents(wanted), base)
 
 
-@pytest.mark.parametrize("wrong", [{"each": -1}, {"clusters": 0}])
-def test_settings_that_cannot_be(wrong):
-    with pytest.raises(ValueError, match="each must be at least 0 and clusters at least 1"):
-        FewShot(**wrong)
-
-
-def test_a_federation_without_few_keeps_its_name():
-    plain = Simulation()
-    assert plain.sha256() == replace(plain, few_shot=FewShot(clusters=7)).sha256()
-    assert plain.sha256() != replace(plain, few_shot=FewShot(each=7)).sha256()
-    few = replace(plain, few_shot=FewShot(each=7))
-    assert few.sha256() != replace(few, few_shot=FewShot(each=7, clusters=7)).sha256()
-
-
 # A file of its own to test with
 
 

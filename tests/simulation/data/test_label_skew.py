@@ -108,11 +108,3 @@ def test_parted_groups_are_skewed_as_alpha_means():
     assert parted.skew is None
     counts = [[sum(d.task == task for d in share) for task in tasks] for share in parted.clients]
     assert label_skew(counts) == pytest.approx(whole.skew.meant, abs=1e-4)
-
-
-def test_a_federation_that_keeps_groups_whole_counts_as_it_did_before():
-    own = Simulation(base="fedaudit-nano", partition=Partition(method="dirichlet"))
-    assert "whole_groups" not in own.table()["partition"]
-    parted = replace(own, partition=Partition(method="dirichlet", whole_groups=False))
-    assert parted.table()["partition"]["whole_groups"] is False
-    assert parted.sha256() != own.sha256()

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from fedaudit.data import corpus
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.nano import BASE
 from fedaudit.simulation import initialization
-from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data.settings import Records
 from fedaudit.simulation.initialization import copies_of
 from fedaudit.simulation.preparation import prepare
@@ -53,13 +51,3 @@ def test_clients_have_copies_and_held_out_documents_none(small, tmp_path):
     for client in ("c0", "c1"):
         assert sorted(texts(client).values()) == [1, 1, 1, 1, 2, 2, 2]
     assert sorted(texts("held_out").values()) == [1] * 6
-
-
-def test_copies_are_another_federation_and_none_the_same_as_before():
-    assert "copies" not in Simulation().table()["records"]
-    assert Simulation(records=Records(copies=(1, 2))).sha256() != Simulation().sha256()
-
-
-def test_no_copy_at_all_is_refused():
-    with pytest.raises(ValueError, match="copies must be at least 1"):
-        Records(copies=(1, 0))

@@ -38,14 +38,6 @@ def test_how_many_are_used_is_a_caveat_only_where_some_are_not(tmp_path):
     assert data_caveats(replace(config, records=Records())) == []
 
 
-def test_a_limit_is_another_federation_and_none_the_same_as_before(tmp_path):
-    config = settings(tmp_path, ["one", "two", "three"], 0)
-    limited = replace(config, records=Records(limit=2))
-    assert limited.sha256() != config.sha256()
-    assert "limit" not in config.table()["records"]
-    assert limited.table()["records"]["limit"] == 2
-
-
 def test_invented_documents_are_limited_as_well():
     config = Simulation(records=Records(cases=2, documents_per_case=3))
     assert (
@@ -54,16 +46,6 @@ def test_invented_documents_are_limited_as_well():
     )
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda: Records(limit=-1), "at least 0"),
-        (
-            lambda: Simulation(client_data={"a": "a.jsonl"}, clients=1, records=Records(limit=1)),
-            "client_data",
-        ),
-    ],
-)
-def test_limits_that_mean_nothing_are_refused(make, why):
-    with pytest.raises(ValueError, match=why):
-        make()
+def test_a_limit_beside_files_of_clients_means_nothing():
+    with pytest.raises(ValueError, match="client_data"):
+        Simulation(client_data={"a": "a.jsonl"}, clients=1, records=Records(limit=1))

@@ -13,7 +13,6 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
 from fedaudit.attribution.evidence import commitment
 from fedaudit.config import registry
-from fedaudit.config.options import build
 from fedaudit.data import corpus
 from fedaudit.federation import commitments, manifest, watermark_keys
 from fedaudit.federation.folder import open_federation
@@ -240,27 +239,6 @@ def test_what_a_plugin_refuses_leaves_nothing_behind(plain, tmp_path):
 def test_unknown_watermarks_are_refused_before_any_work(plugin, message, plain, tmp_path):
     with pytest.raises(UsageError, match=message):
         prepare(wanted(plain, plugin), tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"clients": -1},
-        {"marks": -1},
-        {"ratio": 0.0},
-        {"ratio": 1.5},
-        {"share": 0.2},
-        {"clients": "all"},
-    ],
-)
-def test_settings_that_cannot_be_are_refused(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        build(Simulation, {"watermark": wrong}, "simulate")
-
-
-def test_a_watermark_is_another_run(plain):
-    assert wanted(plain).sha256() != plain.sha256()
-    assert wanted(plain, ratio=0.3).sha256() != wanted(plain).sha256()
 
 
 def test_marks_are_committed_to_before_the_first_round(pair):

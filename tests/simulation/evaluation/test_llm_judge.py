@@ -10,7 +10,6 @@ from chat_server import Server, parts, prefers
 from fedaudit.api.errors import InputError, TargetError, UsageError
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import template
-from fedaudit.config.options import build
 from fedaudit.data import corpus
 from fedaudit.simulation.config import JudgeSettings, Simulation
 from fedaudit.simulation.evaluation import llm_judge
@@ -114,9 +113,7 @@ def test_a_model_on_this_machine_judges_and_is_named(tmp_path):
     assert len((tmp_path / "verdicts.jsonl").read_text().split()) > 2
 
 
-def test_a_judge_is_an_endpoint_or_a_model_and_not_both():
-    with pytest.raises(ValueError, match="base and url exclude each other"):
-        JudgeSettings(base="fedaudit-nano", url="http://127.0.0.1:9/v1", model="wise")
+def test_a_judge_that_is_not_there_is_refused_before_it_is_asked():
     with pytest.raises(InputError, match="no/such/model"):
         llm_judge.check(Simulation(judge=JudgeSettings(base="no/such/model")))
 
@@ -142,11 +139,6 @@ def test_without_a_judge_the_report_names_what_takes_its_place(many):
     assert not (path / llm_judge.VERDICTS).exists()
 
 
-def test_a_judge_is_no_part_of_a_federation(small):
-    with_one = replace(small, judge=JudgeSettings(url="http://127.0.0.1:1/v1", model="wise"))
-    assert with_one.sha256() == small.sha256()
-
-
 def test_a_judge_who_is_not_there_ends_in_one_line_and_the_federation_stays(many, tmp_path):
     path, config, _ = many
     shutil.copytree(path, tmp_path / "run")
@@ -162,15 +154,6 @@ def test_a_missing_key_is_told_before_anything_is_trained(small, tmp_path, monke
     with pytest.raises(UsageError, match="key_variable"):
         prepare(replace(small, judge=own), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [({"url": "ftp://x", "model": "m"}, "http"), ({"url": "http://x"}, "model must name")],
-)
-def test_an_endpoint_that_cannot_be(table, says):
-    with pytest.raises(UsageError, match=says):
-        build(Simulation, {"judge": table}, "simulate")
 
 
 def test_nothing_is_told_where_no_answer_was_asked(small):

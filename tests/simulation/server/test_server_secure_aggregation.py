@@ -9,7 +9,6 @@ import torch
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.config import registry
-from fedaudit.config.options import build
 from fedaudit.federation import adapters, manifest, secure_sums
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution import shared_sets, subset_design
@@ -259,12 +258,6 @@ def test_sums_by_size_are_of_weighted_updates(plain, tmp_path):
         assert len(set(files.values())) == len(files)
 
 
-def test_the_weights_of_sums_count_only_where_there_are_sums(plain):
-    by_size = replace(plain.queries, weights="size")
-    assert replace(plain, queries=by_size).sha256() == plain.sha256()
-    assert wanted(plain, queries=by_size).sha256() != wanted(plain).sha256()
-
-
 def test_weights_by_hand():
     assert secured.update_weights({"a": 2.0, "b": 6.0, "c": 4.0}) == {"a": 0.5, "b": 1.5, "c": 1.0}
     assert secured.update_weights({"a": 3.0, "b": 3.0}) == {"a": 1.0, "b": 1.0}
@@ -378,15 +371,6 @@ def test_a_protocol_that_is_not_there_is_refused_before_any_training(plain, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_secure_aggregation_is_another_run(plain):
-    assert wanted(plain).sha256() != replace(plain, aggregation="fedit").sha256()
-    assert replace(plain, queries=SumQuerySettings(others=1, pairs=2)).sha256() != plain.sha256()
-    with pytest.raises(ValueError, match="at least 1"):
-        SumQuerySettings(others=0)
-    with pytest.raises(ValueError, match="at least 1"):
-        SumQuerySettings(pairs=0)
-
-
 @pytest.mark.parametrize("unequal", [False, True])
 def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
     names = [f"c{n}" for n in range(6)]
@@ -412,18 +396,3 @@ def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
         total = secure_sums.read(place / "sums" / name.rpartition("/")[2], members, 1)
         expected = sum(by[who] * float(updates[who]["a"][0]) for who in members)
         assert float(total["a"][0]) == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_protocol_is_part_of_what_a_federation_with_sums_depends_on(plain):
-    secure = replace(plain, secure_aggregation="ideal")
-    shared = replace(secure, queries=replace(plain.queries, protocol="shared"))
-    assert shared.sha256() != secure.sha256()
-    assert (
-        replace(plain, queries=replace(plain.queries, protocol="shared")).sha256() == plain.sha256()
-    )
-    assert (
-        replace(secure, queries=replace(plain.queries, sets=3)).sha256() == secure.sha256()
-    )  # pairs have none
-    for wrong in ({"protocol": "both"}, {"sets": -1}, {"protocol": "shared", "limit": 1.5}):
-        with pytest.raises(UsageError):
-            build(SumQuerySettings, wrong, "queries")

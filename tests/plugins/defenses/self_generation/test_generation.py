@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from fedaudit_plugins.defenses.fed_mit import FedMit
-from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator, whole_text
+from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator
 from fedaudit_plugins.defenses.self_generation.prompt_layout import prompt_layout
 
 from fedaudit.api.records import Document, Target
@@ -165,25 +165,6 @@ def test_an_example_that_training_would_cut_is_dropped():
     assert len(fits.candidates) == 1, "one token ends it"
     cut, _ = make(good, candidates=1, asked=1, max_length=len(tokens.ids))
     assert cut.counts.dropped["overlong"] == 1
-
-
-def test_none_that_is_left_is_like_a_local_example():
-    rng = random.Random(3)
-
-    def part(*_):
-        return " ".join(word for word in whole_text(OWN[1]).split() if rng.random() < 0.5)
-
-    made, _ = make(
-        lambda n: part(),
-        lambda *_: f"\n\n### Response:\n{part()}",
-        asked=200,
-        candidates=100,
-        similarity=0.6,
-    )
-    assert min(made.counts.dropped[name] for name in ("local instruction", "local example")) > 0
-    assert made.candidates
-    for one in made.candidates:
-        assert all(rouge_l(whole_text(own), whole_text(one)) <= 0.6 for own in OWN)
 
 
 def test_the_same_example_twice_is_one():

@@ -77,14 +77,3 @@ def test_a_batch_scores_as_one_by_one(base):
         assert got.conditional == pytest.approx(-sum(behind[len(x) :]) / len(y), **NEAR)
         assert got.direct == pytest.approx(-sum(direct) / len(y), **NEAR)
     assert found[1].conditional == pytest.approx(found[1].direct, **NEAR)
-
-
-def test_order_and_company_change_no_score(base):
-    engine = LocalEngine(base, tokens=64)
-    found = scores(engine, BASE, PAIRS)
-    back = scores(engine, BASE, PAIRS[::-1])[::-1]
-    for one, other in zip(found, back, strict=True):
-        assert (one is None) == (other is None)
-        if one:
-            assert one.conditional == pytest.approx(other.conditional, **NEAR)
-            assert one.direct == pytest.approx(other.direct, **NEAR)

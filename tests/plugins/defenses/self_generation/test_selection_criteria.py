@@ -11,7 +11,7 @@ from fedaudit_plugins.defenses.self_generation.selection_criteria import (
     score,
     select_examples,
 )
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 ANY = {"key": "", "seed": 0}
@@ -100,11 +100,3 @@ def test_the_order_of_the_examples_does_not_matter(found, count, method, seed):
         [found[i] for i in order], count, method, keys=[keys[i] for i in order], seed=0
     )
     assert [keys[order[i]] for i in again] == chosen
-
-
-@given(st.lists(st.builds(Losses, st.floats(0, 9), st.floats(0.1, 9)), min_size=1, max_size=9))
-def test_difficulty_is_the_same_ratio_the_other_way_round(found):
-    assume(len({instruction_following(one) for one in found}) == len(found))
-    keys = [str(n) for n in range(len(found))]
-    easy = select_examples(found, len(found), "ifs", keys=keys, seed=0)
-    assert select_examples(found, len(found), "ifd", keys=keys, seed=0) == easy[::-1]
