@@ -4,12 +4,15 @@ The server saves the global adapter every few rounds and after the last; clients
 kept. Records are rendered as its `dataset.py` does; they have no input.
 """
 
+import re
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
 from .adapter_folders import WEIGHTS, NumberedFolders, adapters, below
+from .peft import CLIENTS
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -33,18 +36,21 @@ class FlowerTune(NumberedFolders):
     pattern: ClassVar[str] = r"(?:peft_)?(\d{1,9})"
 
     def holds(self, folder: ForeignFolder, path: str) -> bool:
-        """Take adapters in folders of that name, but none called by a number alone with more in it.
+        """Take adapters in folders of that name; one called by a number alone only by itself.
 
-        PEFT's own files have no folders beside them; FLoRA's epochs do.
+        PEFT's own files have no folders beside them; FLoRA's epochs do. Where another adapter is
+        called by a word, or a folder is called clients, numbers may be those of clients.
         """
-        name = path.rpartition("/")[2]
+        *above, name = path.split("/")
         more = any(
             "/" in file.removeprefix(f"{path}/")
             for file in folder.files
             if file.startswith(f"{path}/")
         )
         pickled = below(path, WEIGHTS[0]) not in folder.files
-        return not (name.isdecimal() and (pickled or more))
+        named = any(not re.fullmatch(self.pattern, PurePosixPath(a).name) for a in adapters(folder))
+        owned = not {CLIENTS, "local"}.isdisjoint(word.lower() for word in (folder.name, *above))
+        return not (name.isdecimal() and (pickled or more or named or owned))
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, and the template of FlowerTune's records.

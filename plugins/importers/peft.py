@@ -149,9 +149,10 @@ def _parse_folder(name: str, shared: str) -> _AdapterFolder | None:
     segments = _path_parts(name)
     tail = "/".join(segments).removeprefix(shared).strip("/").split("/")
     client = _client(segments, tail)
-    clean_parts, clean_tail = (
-        [_remove_client(client, segment) for segment in path] for path in (segments, tail)
-    )
+    clean_parts = [
+        _remove_client(client, above, segment) for above, segment in pairwise(["", *segments])
+    ]
+    clean_tail = clean_parts[-len(tail) :]
     for pattern in ROUND_PATTERNS:
         if len(numbers := [n for segment in clean_parts for n in pattern.findall(segment)]) == 1:
             return _AdapterFolder(name, int(numbers[0]), client)
@@ -223,9 +224,10 @@ def _client(segments: Sequence[str], tail: Sequence[str]) -> str:
     return next(chain(filter(CLIENT.fullmatch, tail), below, inside), "")
 
 
-def _remove_client(client: str, segment: str) -> str:
-    """Return a part of a path without the client's name in it."""
-    named = client and (client == segment or CLIENT_INSIDE.search(segment))
+def _remove_client(client: str, above: str, segment: str) -> str:
+    """Return a part of a path, and not the number of a round, without the client's name in it."""
+    whole = client == segment and (above.lower() == CLIENTS or CLIENT.fullmatch(segment))
+    named = client and (whole or CLIENT_INSIDE.search(segment))
     return segment.replace(client, "/") if named else segment
 
 

@@ -247,6 +247,32 @@ def test_numbers_alone_may_be_clients_which_is_said(name, said, tmp_path):
     assert any("if they are clients" in note for note in made.notes) is said
 
 
+@pytest.mark.parametrize(
+    ("whole", "client", "names"),
+    [
+        ("round_{}/global", "round_{}/clients/{}", ["1", "2"]),
+        ("round_{}/global", "round_{}/local/{}", ["local_1", "local_2"]),
+        ("rounds/{}/global", "rounds/{}/clients/{}", ["1", "2"]),
+        ("round_{}/server", "round_{}/{}", "Clients' folders are called client_1"),
+    ],
+)
+@pytest.mark.parametrize("numbers", [(1,), (1, 2)])
+def test_clients_called_by_a_number_alone_are_no_rounds(whole, client, names, numbers, tmp_path):
+    run = make_run(rounds=numbers, clients=(1, 2))
+    for number in numbers:
+        peft(run.whole[number], tmp_path / "src" / whole.format(number))
+        for one, sent in run.clients[number].items():
+            peft(sent, tmp_path / "src" / client.format(number, one))
+    if isinstance(names, str):
+        with pytest.raises(InputError, match=names):
+            imported(tmp_path / "src", tmp_path / "out")
+        return
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    rounds = federation.manifest.rounds
+    assert [(r.round, sorted(r.clients)) for r in rounds] == [(n, names) for n in numbers]
+    assert same(federation.path / rounds[-1].adapter, run.whole[numbers[-1]])
+
+
 def test_a_folder_of_logs_with_a_number_is_no_client(tmp_path):
     source = flowertune(RUN, tmp_path)
     log = next(source.rglob("peft_*")).parent / "0" / "server.log"
