@@ -18,6 +18,8 @@ from fedaudit.api import (
 CONFIG, STATE = "adapter_config.json", "trainer_state.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 """What PEFT saves; the first that is there counts, as it does for PEFT."""
+CLIENTS = "clients"
+"""A folder in which every folder is called as its client is."""
 PART = "adapter_"
 """What the names of an adapter's files begin with, whole or not."""
 

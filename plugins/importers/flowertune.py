@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
-from .adapter_folders import WEIGHTS, NumberedFolders, adapters, below
-from .peft import CLIENTS
+from .adapter_folders import CLIENTS, WEIGHTS, NumberedFolders, adapters, below
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "

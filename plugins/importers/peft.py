@@ -23,7 +23,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import adapters, lost_clients, parent, unfinished
+from .adapter_folders import CLIENTS, adapters, lost_clients, parent, unfinished
 
 _ROLES = "guest|host|arbiter"
 """Folders in which FATE calls every folder by its party's number."""
@@ -31,8 +31,6 @@ _NUMBERED = f"client|site|party|silo|user|worker|hospital|bank|{_ROLES}"
 CLIENT = re.compile(rf"(?:c|local|local_output|{_NUMBERED})[-_]?\d{{1,9}}", re.I)
 CLIENT_INSIDE = re.compile(rf"(?<![a-z])(?:{_NUMBERED})[-_]?\d{{1,9}}(?!\d)", re.I)
 """A client in a longer name, such as `client_1_round_3`."""
-CLIENTS = "clients"
-"""A folder in which every folder is called as its client is."""
 GLOBAL = re.compile(r"(?:global|server|aggregated|average)(?:[-_]?(?:model|adapter))?", re.I)
 ROUND_PATTERNS = [
     re.compile(rf"(?:{words})[-_ ]?(\d{{1,9}})", re.I)
