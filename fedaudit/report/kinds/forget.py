@@ -185,8 +185,8 @@ def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
         return Judgement("inconclusive", f"forget: {reason}.", "forget", widest, limit)
     reason = (
         f"forget: of {of}, {share_text(before.low if before else None, n)} at least were learnt"
-        f" before, and at most {share_text(widest.high, n)} can still be told, at one false alarm"
-        f" in a hundred; your limit is {as_percent(allowed)}."
+        f" before (by {_rate_text(before)}), and at most {share_text(widest.high, n)} can still be"
+        f" told (by {_rate_text(widest)}); your limit is {as_percent(allowed)}."
     )
     return Judgement("pass", reason, "forget", widest, limit)
 
@@ -230,7 +230,10 @@ def _judge_residual(row: Measurement) -> Judgement:
         reason = "forget: the residual does not state its limit, bounds, or what could be seen."
         return Judgement("inconclusive", reason, "forget", row)
     share, detectable = float(str(allowed)), float(str(could_see))
-    limit = f"no more than {as_percent(share)} of what was learnt is left"
+    limit = (
+        f"no more than {as_percent(share)} of what was learnt is surely left, where"
+        f" {as_percent(MOST_DETECTABLE)} would have been seen"
+    )
     low, high = row.low or 0.0, row.high or 0.0
     spelt = f"{percent(row.value)} [{percent(low)}, {percent(high)}]"
     of = f"of what the model before had learnt, {spelt} is left, beside {row.n} retrained models"
@@ -255,6 +258,12 @@ def _judge_residual(row: Measurement) -> Judgement:
             " probability of 90 %",
         )
     return Judgement(status, f"forget: {reason}.", "forget", row, limit)
+
+
+def _rate_text(row: Measurement | None) -> str:
+    """Return in words at which rate of false alarms the records of a row were counted."""
+    rate = row.scope.get("fpr") if row else None
+    return f"ranks with {as_percent(float(str(rate)))} of false alarms" if rate else "ranks"
 
 
 def _low(row: Measurement) -> float:

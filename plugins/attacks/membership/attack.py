@@ -119,7 +119,11 @@ class Membership(Attack):
             *counterfactual_rows(self.name, compared),
         ]
         short = len(members) + len(non_members) - len(inside) - len(outside)
-        limits = list(self._limits(context, by_text, short))
+        limits = list(self._limits(context, short))
+        if by_text is None and not refusal:
+            limits.append(
+                f"{self.name}: it is not known whether the texts alone tell the sets apart."
+            )
         if shared := len(records) - len(exclusive):
             limits.append(left_out_text(self.name, shared))
         if self.organisation:
@@ -158,9 +162,7 @@ class Membership(Attack):
         }
         return [distinct[text] for text in sorted(distinct)]
 
-    def _limits(
-        self, context: AttackContext, by_text: Estimate | None, short: int
-    ) -> Iterator[str]:
+    def _limits(self, context: AttackContext, short: int) -> Iterator[str]:
         """Yield what the numbers do not say."""
         yield (
             f"{self.name}: only the first {self.tokens} tokens of a record were read; {short:,} "
@@ -171,8 +173,6 @@ class Membership(Attack):
             "is measured on, so the verdict uses scores that were fixed beforehand: the reference "
             "score and, where a client trained in some rounds only, that of the rounds."
         )
-        if by_text is None:
-            yield f"{self.name}: it is not known whether the texts alone tell the sets apart."
         if context.related:
             yield (
                 f"{self.name}: training saw other documents of the held-out records' groups, "
