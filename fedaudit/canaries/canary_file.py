@@ -14,7 +14,6 @@ from fedaudit.canaries.kinds import SECRET
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
 from fedaudit.federation.commitments import canonical, parse_time
-from fedaudit.metrics.document_frequency import document_frequency
 from fedaudit.system.files import Read, atomic_text, check_version, read_json, read_regular
 from fedaudit.system.names import check_name
 
@@ -81,6 +80,8 @@ class CanarySet:
 
     def missing_from(self, texts: Sequence[str], client: str) -> int:
         """Return how many of a client's canaries its texts lack, or lack copies of."""
+        from fedaudit.metrics.document_frequency import document_frequency
+
         own = [canary for canary in self.planted if canary.client == client]
         copies = document_frequency([canary.sentence for canary in own], texts)
         return sum(copies[canary.sentence] < canary.times for canary in own)

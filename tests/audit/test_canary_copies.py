@@ -8,7 +8,8 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.templates import template
 from fedaudit.audit.exposure import count_canary_copies
 from fedaudit.audit.input_files import InputReader
-from fedaudit.canaries.canary_file import Canary
+from fedaudit.canaries.canary_file import Canary, CanarySet
+from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.federation.folder import Federation
 
 
@@ -17,7 +18,11 @@ def canary(number, client="c0", times=1):
                   client=client, times=times)  # fmt: skip
 
 
-CANARIES = SimpleNamespace(planted=(canary(1), canary(2, times=2), canary(3, client="c1")))
+CANARIES = CanarySet(
+    made="2026-11-29T00:00:00+00:00", salt="0" * 64, kind="phone", language="en", label="PHONE",
+    space=SecretSpace(pattern="07700 90####"),
+    canaries=(canary(1), canary(2, times=2), canary(3, client="c1")),
+)  # fmt: skip
 
 
 def federation(folder, *texts):
