@@ -16,6 +16,7 @@ from operator import eq
 from pathlib import Path
 from types import SimpleNamespace
 
+import one_core
 import pytest
 from command import Command
 from hypothesis import HealthCheck, settings
@@ -34,11 +35,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # other. Processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# Each of pytest-xdist's processes keeps to one core, and so does all that its tests start:
-# a simulation then trains in one process, which need not import torch three times.
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+one_core.count_on_one()
 
 # The user's own configuration stays as it is; all processes of the tests share one.
 CONFIGURATION = tempfile.TemporaryDirectory()

@@ -7,6 +7,7 @@ from importlib import import_module
 import fake_audit  # noqa: F401
 import fedaudit_plugins
 import jsonschema_rs  # noqa: F401
+import one_core
 import peft  # noqa: F401
 import rich.table  # noqa: F401
 import scipy.stats  # noqa: F401
@@ -23,3 +24,4 @@ for package in (fedaudit, fedaudit_plugins):
                 import_module(module.name)
 Faker("en_GB")  # which imports by the name of the language
 cli._command()
+one_core.count_on_one()
