@@ -47,7 +47,7 @@ class Test:
     finding: str
     """What is said about the count if p is small."""
     excess: float | None = None
-    """The upper bound of how far the count's share lies above what it is compared with."""
+    """The upper bound of the share's excess over the one that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

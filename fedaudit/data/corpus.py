@@ -261,7 +261,7 @@ def _check_depth(fields: Mapping[str, Any], where: str) -> None:
 
 
 def _objects(path: Path, file: BinaryIO) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a file that is no array: one a line, or one alone over several lines.
+    """Yield the objects of a JSONL file, or the one object that a file holds on several lines.
 
     An object alone that holds nothing but a list of records is read as that list.
     """
@@ -306,7 +306,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _lists_of_records(value: Any) -> list[str]:
-    """Return the names of lists of objects in an object that is no record itself."""
+    """Return the keys under which an object, not itself a record, holds lists of objects."""
     if not isinstance(value, dict) or any(name.strip().casefold() in CONTENT for name in value):
         return []
     return [

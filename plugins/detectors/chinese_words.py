@@ -8,7 +8,7 @@ BEFORE_NAMES = (
     *("其母", "之妻", "之夫", "之子", "之女", "之父", "之母", "抄送", "出席", "列席", "主刀"),
     *("出席人员", "参会人员", "一助", "二助", "助手", "术者", "麻醉"),
 )
-"""What somebody is, and words after which a name comes."""
+"""Roles of people, and other words that a name follows."""
 NAME_LABELS = ("姓名", "名字", "氏名", "户名", "戶名", "签名", "签字", "簽名")
 """Labels whose values are names, whatever characters they are made of."""
 BEHIND_NAMES = (
@@ -16,7 +16,7 @@ BEHIND_NAMES = (
     *("律师", "法官", "检察官", "主任", "经理", "院长", "局长", "警官", "同学", "大夫", "校长"),
     *("行长", "董事长", "阿姨", "叔叔", "醫生", "醫師", "護士", "老師", "律師", "經理", "夫妇"),
 )
-"""How somebody is addressed."""
+"""Forms of address."""
 NO_GIVEN_NAME = (
     "的了和与及在是于因为对向将被把所有从到以其也并又等应当按如未无有时般原何用面血压"
     "之、，。；诉请称认要支付住生女男某们该本这那上下不已可能会就都而但或且则即若"

@@ -96,5 +96,5 @@ class Names(Presidio):
 
 
 def _is_half_name(word: str) -> bool:
-    """Tell whether a word is a title or a first name, behind which two spaces are no border."""
+    """Tell whether a word is a title or a first name: two spaces behind it do not end a name."""
     return bool(AT_TITLE.fullmatch(word)) or name_key(word) in name_lists().first

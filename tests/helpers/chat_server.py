@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from fedaudit.judge.prompt import ASPECTS
 
 PART = re.compile(r"--- (\S+(?: \d)?) (\w+) begins ---\n(.*?)\n--- \1 \2 ends ---", re.DOTALL)
+
+
+class _Listener(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Print an error, unless the client hung up, whenever it did."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def parts(request):
@@ -79,20 +87,17 @@ class Server:
                     return
                 status, headers, text = answer
                 data = text.encode()
-                try:
-                    self.send_response(status)
-                    for name, value in headers.items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(data)))
-                    self.end_headers()
-                    self.wfile.write(data)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass  # who asked has given up
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
 
             def log_message(self, *args):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        server = _Listener(("127.0.0.1", self.port), Handler)
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
