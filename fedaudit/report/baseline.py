@@ -1,10 +1,10 @@
 """What an audit shows that an earlier one, the baseline, did not: what a release is gated by.
 
 A leak is new if the baseline asked the same questions and has no leak with the same attack, kind
-and mask. A judged number is worse if the one-sided test of its difference is significant after Holm
-correction over all numbers; the test takes the confidence interval of the difference
-(`estimates.difference`) as normal. A judgement is new if it fails now and did not in the baseline.
-Failures that the baseline already has do not fail the gate.
+and mask; an audit with other settings does not pass. A judged number is worse if the one-sided test
+of its difference is significant after Holm correction over all numbers; the test takes the
+confidence interval of the difference (`estimates.difference`) as normal. A judgement is new if it
+fails now and did not in the baseline. Failures that the baseline already has do not fail the gate.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,15 @@ from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.checklist.leaks import CAME_OUT, disclosure_modes
 from fedaudit.report.comparison import (
     LeakChange,
+    changed_settings,
     comparison_notes,
     estimate_of,
     finding_identity,
     leak_changes,
     policy_difference,
-    questions_differ,
     records_difference,
     row_key,
+    seeds_differ,
 )
 from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row, is_sweep
@@ -95,7 +96,7 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
     numbers = _numbers(baseline, report)
     # If masks differ, a new leak may be an old one under another key; and other questions find
     # other strings in the same model.
-    new = [] if _unlike_masks(leaks) or questions_differ(baseline, report) else leaks
+    new = [] if _unlike_masks(leaks) or _asked_otherwise(baseline, report) else leaks
     failing = [*_new_leaks(new), *_failures(numbers, baseline, report)]
     doubts = list(_doubts(leaks, baseline, report))
     status: Status = "fail" if failing else "inconclusive" if doubts else "pass"
@@ -172,6 +173,11 @@ def _tail(increase: float, spread: float) -> float:
     return float(ndtr(-increase / spread))
 
 
+def _asked_otherwise(baseline: Row, report: Row) -> bool:
+    """Tell whether other questions were asked: then even the same model gives other strings."""
+    return seeds_differ(baseline, report) or bool(changed_settings(baseline, report))
+
+
 def _new_leaks(leaks: Sequence[LeakChange]) -> Iterator[str]:
     if new := sum(leak.appeared for leak in leaks):
         kinds = ", ".join(sorted({leak.label for leak in leaks if leak.appeared}))
@@ -212,8 +218,10 @@ def _doubts(leaks: Sequence[LeakChange], baseline: Row, report: Row) -> Iterator
             "No leak is in both reports: where they were masked with different keys, what appeared"
             " and what went cannot be told."
         )
+    if changes := changed_settings(baseline, report):
+        yield f"Asked otherwise than the baseline: {changes}. Audit both with the same settings."
     appeared = sum(leak.appeared for leak in leaks)
-    if appeared and not _unlike_masks(leaks) and questions_differ(baseline, report):
+    if appeared and not _unlike_masks(leaks) and _asked_otherwise(baseline, report):
         yield (
             f"Not in the baseline, which asked otherwise: {appeared:,} verified "
             f"{'leak' if appeared == 1 else 'leaks'}. Whether that is new cannot be told: audit "

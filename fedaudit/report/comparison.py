@@ -89,11 +89,7 @@ def compare(first: Row, second: Row) -> ReportComparison:
     return ReportComparison(
         differences=differences,
         leaks=leak_changes(_masks(first), _masks(second)),
-        notes=[
-            *_verdict_doubts(first, second),
-            *comparison_notes(first, second),
-            *_claims(first, second),
-        ],
+        notes=[*_verdict_doubts(first, second), *comparison_notes(first, second)],
     )
 
 
@@ -187,17 +183,6 @@ def _verdict_doubts(*reports: Row) -> Iterator[str]:
             yield f"The {name} report: {message}"
 
 
-def _claims(first: Row, second: Row) -> Iterator[str]:
-    """Yield a note where the reports judge claims of different epsilons."""
-    one, two = (
-        {row["baseline"] for row in report["measurements"] if row["metric"] == "epsilon_low"}
-        for report in (first, second)
-    )
-    if len(one) == len(two) == 1 and None not in one | two and one != two:
-        claims = f"{one.pop():g}, the second {two.pop():g}"
-        yield f"The first report judges a claimed epsilon of {claims}."
-
-
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     """Yield the caveats of the comparison."""
     if records := records_difference(first, second):
@@ -239,31 +224,58 @@ MOST_SETTINGS = 5
 """The maximum number of settings named in one note."""
 
 
+NOT_ASKED = frozenset(
+    {
+        *("adapter", "attacker", "before", "canaries", "client", "clients", "coins", "commitment"),
+        *("commitments", "context", "control", "counterfactual", "data", "endpoint", "held_out"),
+        *("keys", "left_out", "members", "model", "noiseless", "ours", "policy", "prefixes"),
+        *("reference_folders", "references", "retrained", "round", "rounds", "run", "target"),
+        *("victim", "watermark"),
+        *("batch_size", "device", "dtype", "engine", "vllm", "workers"),
+        *("seed", "steps"),
+    }
+)
+"""Settings that say of which model, with which files and on which machine was asked, not how.
+
+Other records, seeds and policies have notes of their own.
+"""
+
+
 def setting_notes(first: Row, second: Row) -> Iterator[str]:
     """Yield a note on each difference between two audits other than their results."""
     if _started(second) < _started(first):
         yield "The second report is of an earlier audit than the first: is this order meant?"
-    if _seeds(first) != _seeds(second):
+    if seeds_differ(first, second):
         yield "The audits had different seeds: other questions and answers were drawn."
-    options = _attack_options(first), _attack_options(second)
-    if only := sorted(options[0].keys() ^ options[1].keys()):
+    if only := sorted(_attacks(first) ^ _attacks(second)):
         yield f"Of one audit only: {make_visible(', '.join(only))}."
-    if changes := list(_changes(*options)):
-        more = len(changes) - MOST_SETTINGS
-        text = ", ".join(changes[:MOST_SETTINGS]) + (f", and {more} more" if more > 0 else "")
-        yield f"Attacks had different settings: {make_visible(text)}."
+    if changes := changed_settings(first, second):
+        yield f"The audits had different settings: {changes}."
     if policies := policy_difference(first, second):
         yield policies
 
 
-def questions_differ(first: Row, second: Row) -> bool:
-    """Tell whether two audits drew different questions or answers, by seed or attack options.
+def changed_settings(first: Row, second: Row) -> str:
+    """Return the settings that both reports state and that differ, with both values; "" if none.
 
-    Then even the same model gives different strings in each, so a string that only one of them
-    found is not a sign of a change.
+    They decide what was asked and what counted as found, so the numbers of two such audits tell
+    nothing of a change of the model, and a leak that is in one of them alone does not either.
     """
-    options = _attack_options(first), _attack_options(second)
-    return _seeds(first) != _seeds(second) or any(_changes(*options))
+    one, two = (_settings(report["run"]["config"]) for report in (first, second))
+    changes = [
+        f"{name} {one[name]}, then {two[name]}"
+        for name in sorted(one.keys() & two.keys())
+        if one[name] != two[name]
+    ]
+    more = len(changes) - MOST_SETTINGS
+    text = ", ".join(changes[:MOST_SETTINGS]) + (f", and {more} more" if more > 0 else "")
+    return make_visible(text)
+
+
+def seeds_differ(first: Row, second: Row) -> bool:
+    """Tell whether two audits had different seeds, whatever the commands call theirs."""
+    one, two = ({str(seed) for seed in report["seeds"].values()} for report in (first, second))
+    return one != two
 
 
 def policy_difference(first: Row, second: Row) -> str:
@@ -278,30 +290,38 @@ def policy_difference(first: Row, second: Row) -> str:
     return f"The reports were judged under different policies: {', then '.join(names)}."
 
 
-def _seeds(report: Row) -> set[str]:
-    """Return the seeds of a report, whose setting has a different name in each command."""
-    return {str(seed) for seed in report["seeds"].values()}
-
-
 def _started(report: Row) -> datetime:
     return datetime.fromisoformat(report["run"]["started"])
 
 
-def _attack_options(report: Row) -> dict[str, Mapping[str, Any]]:
-    """Return the options of each attack, merged over the steps of an audit."""
-    config = report["run"]["config"]
+def _tables(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield a report's settings and those of the steps of an audit, each with its prefix."""
+    yield "", config
     steps = config.get("steps")
-    tables = list(steps.values()) if isinstance(steps, Mapping) else [config]
-    attacks = [table.get("attacks") for table in tables if isinstance(table, Mapping)]
-    named = [pair for table in attacks if isinstance(table, Mapping) for pair in table.items()]
-    return {name: options for name, options in named if isinstance(options, Mapping)}
+    for name, table in steps.items() if isinstance(steps, Mapping) else ():
+        if isinstance(table, Mapping):
+            yield f"{name}.", table
 
 
-def _changes(
-    first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]
-) -> Iterator[str]:
-    for attack in sorted(first.keys() & second.keys()):
-        before, after = first[attack], second[attack]
-        for name in sorted(before.keys() & after.keys()):
-            if before[name] != after[name]:
-                yield f"{attack}.{name} {before[name]}, then {after[name]}"
+def _attacks(report: Row) -> set[str]:
+    """Return the attacks of a report, over the steps of an audit."""
+    tables = (table.get("attacks") for _, table in _tables(report["run"]["config"]))
+    return {name for table in tables if isinstance(table, Mapping) for name in table}
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, object]:
+    """Return the settings that decide what was asked, by their path; an attack is its own step."""
+    settings: dict[str, object] = {}
+    for prefix, table in _tables(config):
+        for name in table.keys() - NOT_ASKED:
+            path = "" if name == "attacks" else prefix + name
+            settings.update(_leaves(path, table[name]))
+    return settings
+
+
+def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        yield path, value
+        return
+    for name, inner in value.items():
+        yield from _leaves(f"{path}.{name}" if path else str(name), inner)

@@ -93,10 +93,18 @@ def test_a_class_that_is_told_twice_differs():
     assert states(made)["attacks exfiltration"] == "differs"
 
 
-def test_another_rule_and_what_cannot_be_judged_are_left_to_the_verdict():
-    made = report()
-    made["verdict"]["rule"] = 1
-    assert states(made) == {}
+@pytest.mark.parametrize("rule", [RULE - 1, RULE + 1, None])
+def test_another_rule_is_no_way_round_the_limits_of_a_policy(rule):
+    """With the number of another rule, any limits passed under the name of fedaudit's policy."""
+    made = report("default")
+    made["verdict"]["rule"] = rule
+    assert states(made) == {"policy default": "same", "attacks of all classes": "not checked"}
+    made["verdict"]["policy"]["memorization"] = 0.99
+    assert states(made)["policy default"] == "differs"
+    assert states(report(coverage=None)).keys() == {"policy strict"}
+
+
+def test_what_cannot_be_judged_is_left_to_the_verdict():
     assert states(report(measurements=[{"kind": "extraction"}])) == {}
 
 

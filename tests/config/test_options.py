@@ -59,6 +59,7 @@ class Car:
         ({"tags": "1,2"}, Car(tags=("1", "2"))),
         ({"doors": (1, 2)}, Car(doors=(1, 2))),
         ({"doors": "1,2"}, Car(doors=(1, 2))),
+        ({"doors": 4}, Car(doors=(4,))),
         ({"parts": [{"power": 1}, {"power": 2}]}, Car(parts=(Engine(), Engine(power=2.0)))),
         ({"limit": None}, Car()),
         ({"limit": 3}, Car(limit=3.0)),

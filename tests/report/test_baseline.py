@@ -81,14 +81,46 @@ def test_other_questions_find_other_leaks_in_the_same_model(now):
     before = report(300, [leak("a")]) | attacked(0, 15)
     found = compare_with_baseline(before, report(300, [leak("a"), leak("b")]) | attacked(*now))
     assert found.status == "inconclusive"
-    [doubt] = found.reasons
+    doubt = found.reasons[-1]
     assert doubt.startswith("Not in the baseline, which asked otherwise: 1 verified leak.")
-    same = compare_with_baseline(before, report(300, [leak("a")]) | attacked(*now))
-    assert same.status == "pass"
     worse = compare_with_baseline(before, report(400, [leak("a"), leak("b")]) | attacked(*now))
     assert worse.status == "fail"
     alike = compare_with_baseline(before, report(300, [leak("b"), leak("a")]) | attacked(0, 15))
     assert alike.status == "fail"
+
+
+def configured(config, leaks=("a",)):
+    found = report(300, [leak(name) for name in leaks])
+    return {**found, "run": {**found["run"], "config": config}}
+
+
+SETTINGS = [
+    ({"protocol": {"new_tokens": 256}}, {"protocol": {"new_tokens": 2}},
+     "protocol.new_tokens 256, then 2"),
+    ({"epsilon": 0.1}, {"epsilon": 6}, "epsilon 0.1, then 6"),
+    ({"alpha": 0.01, "threshold": 4}, {"alpha": 1e-12, "threshold": 4}, "alpha 0.01, then 1e-12"),
+    ({"attacks": {"verbatim": {"suffix": 50}}}, {"attacks": {"verbatim": {"suffix": 5}}},
+     "verbatim.suffix 50, then 5"),
+    ({"steps": {"memorize": {"shorter": True}}}, {"steps": {"memorize": {"shorter": False}}},
+     "memorize.shorter True, then False"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "now", "changes"), SETTINGS)
+def test_a_weaker_search_is_not_a_better_model(before, now, changes):
+    """With other settings leaks went, and the gate said that nothing was new."""
+    found = compare_with_baseline(configured(before), configured(now, ()))
+    assert found.status == "inconclusive"
+    assert found.reasons == [
+        f"Asked otherwise than the baseline: {changes}. Audit both with the same settings."
+    ]
+
+
+@pytest.mark.parametrize("config", [{"device": "cuda"}, {"target": "b"}, {"engine": "vllm:4"},
+                                    {"steps": {"extraction": {"round": 9}}}])  # fmt: skip
+def test_another_model_or_machine_is_what_a_baseline_is_for(config):
+    before = {"device": "cpu", "target": "a", "steps": {"extraction": {"round": 3}}}
+    assert compare_with_baseline(configured(before), configured(before | config)).status == "pass"
 
 
 def test_what_went_is_no_failure_and_what_may_be_no_leak_neither():

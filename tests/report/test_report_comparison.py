@@ -45,7 +45,7 @@ def test_leaks_are_paired_by_their_masks():
     assert (email.appeared, email.went, email.stayed, email.p) == (0, 0, 1, 1.0)
 
 
-def bound(value, correct, claimed):
+def bound(value, correct):
     """Return a report of one bound on epsilon that is judged."""
     scope = {
         "source": "tuned", "position": "client", "estimator": "f_dp", "client": "c0",
@@ -53,19 +53,16 @@ def bound(value, correct, claimed):
     }  # fmt: skip
     row = Measurement(
         kind="epsilon", plugin="dp_audit", metric="epsilon_low", value=value, n=40,
-        baseline=claimed, scope=scope,
+        baseline=3.0, scope=scope,
     )  # fmt: skip
     return report([row])
 
 
-def test_bounds_on_epsilon_are_compared_and_the_claims_named():
+def test_bounds_on_epsilon_are_compared():
     """How many guesses were right is not part of the question."""
-    comparison = compare(bound(0.0, 16, 3.0), bound(4.4, 30, 2.0))
+    comparison = compare(bound(0.0, 16), bound(4.4, 30))
     [one] = comparison.differences
     assert (one.first, one.second, one.difference) == (0.0, 4.4, None)
-    assert "The first report judges a claimed epsilon of 3, the second 2." in comparison.notes
-    same = compare(bound(0.0, 16, 3.0), bound(4.4, 30, 3.0))
-    assert not any("claimed" in note for note in same.notes)
     [name, *_] = comparison_tables(comparison)[0].rows[0]
     assert "position client" in name
     assert "rule" not in name
@@ -125,7 +122,7 @@ def test_audits_that_asked_otherwise_are_said_to_have():
     assert caveats(one, asked(7, contextual={"samples": 15, "context": 50}, verbatim={})) == [
         "The audits had different seeds: other questions and answers were drawn.",
         "Of one audit only: untargeted, verbatim.",
-        "Attacks had different settings: contextual.samples 8, then 15.",
+        "The audits had different settings: contextual.samples 8, then 15.",
     ]
 
 
