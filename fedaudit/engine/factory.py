@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.api.errors import UsageError
+from fedaudit.engine.engine_name import parse
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.vllm import options as vllm_options
 from fedaudit.engine.vllm.options import VllmOptions
-
-NAMES = ("local", "local:N", "ray", "ray:N", "vllm", "vllm:N")
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -22,19 +21,18 @@ if TYPE_CHECKING:
 
 def check(name: str, device: str, options: VllmOptions | None) -> None:
     """Raise UsageError if an engine is unknown, cannot run here or does not take the options."""
-    if name.partition(":")[0] not in ("local", "ray", "vllm"):
-        raise unknown_name_error("engine", name, NAMES)
-    if vllm_options.tensor_parallel_size(name) is None:
-        if options is not None:
-            raise vllm_options.other_engine_error()
-        ray_cluster.check(name, device)
-    else:
+    kind = parse(name).kind
+    if kind == "vllm":
         vllm_options.check_device(device)
+    elif options is not None:
+        raise vllm_options.other_engine_error()
+    elif kind == "ray":
+        ray_cluster.check(device)
 
 
 def check_shards(name: str) -> None:
     """Raise UsageError for vLLM: a merge checks with fedaudit's engine, whose draws differ."""
-    if vllm_options.tensor_parallel_size(name) is not None:
+    if not stays_ready(name):
         raise UsageError(
             "The shards of an audit are checked by fedaudit's own engine, whose draws are not "
             "vLLM's: --shard does not go with --engine vllm."
@@ -43,17 +41,17 @@ def check_shards(name: str) -> None:
 
 def engine_kind(name: str) -> str:
     """Return in words whose arithmetic gives the answers; answers of two kinds are never mixed."""
-    return "fedaudit's engine" if vllm_options.tensor_parallel_size(name) is None else "vLLM"
+    return "fedaudit's engine" if stays_ready(name) else "vLLM"
 
 
 def stays_ready(name: str) -> bool:
     """Tell whether an engine answers more questions after `finish`."""
-    return vllm_options.tensor_parallel_size(name) is None
+    return parse(name).kind != "vllm"
 
 
 def startup_note(name: str) -> str:
     """Return what to tell the user before an engine starts; empty if it starts quickly."""
-    if vllm_options.tensor_parallel_size(name) is None:
+    if stays_ready(name):
         return ""
     return "vLLM is started for this audit: half a minute, and several for a large model."
 
@@ -70,15 +68,15 @@ def make_engine(
     answers a piece of questions, those that it has answered are kept. Processes and servers end,
     and a cluster is given back, when the engine is garbage-collected or this process ends.
     """
-    gpus = vllm_options.tensor_parallel_size(name)
-    if gpus is None:
+    kind, gpus = parse(name)
+    if kind != "vllm":
         from fedaudit.engine.parallel import engine as parallel
 
         return parallel.make_engine(config, name)
     from fedaudit.engine.vllm.engine import start_engine
 
     cache = make_cache() if make_cache else None
-    return start_engine(config, gpus, options or VllmOptions(), cache)
+    return start_engine(config, gpus or 1, options or VllmOptions(), cache)
 
 
 def finish(engine: "AnyEngine") -> Sequence[str]:

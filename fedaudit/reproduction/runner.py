@@ -13,7 +13,7 @@ from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.options import build_settings, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
-from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine.engine_name import TRAINING, parse
 from fedaudit.reproduction.answers import remove_answers
 from fedaudit.reproduction.claims import check_claims, check_claims_of_seed, compare_figures
 from fedaudit.reproduction.contaminated_base import contaminated_base
@@ -303,13 +303,13 @@ BROKEN = (
 def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
     """Return how many run at a time by default: one a core with the small models of nano on CPU.
 
-    One where a GPU or a Ray cluster does the work, or where models are large.
+    One where a GPU, a Ray cluster or Flower does the work, or where models are large.
     """
     from fedaudit.engine.device import device_for
 
     small = scale == "nano" and all(
         device_for(task.config.device).type == "cpu"
-        and ray_cluster.requested_engines(task.config.engine) is None
+        and parse(task.config.engine, TRAINING).kind == "local"
         for task in tasks
     )
     return len(os.sched_getaffinity(0)) if small else 1

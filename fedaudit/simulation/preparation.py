@@ -8,6 +8,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.config import registry
+from fedaudit.engine.engine_name import TRAINING, parse
 from fedaudit.engine.parallel import flower_pool, ray_cluster
 from fedaudit.simulation import local_baseline, rounds
 from fedaudit.simulation.config import Simulation
@@ -24,11 +25,12 @@ DEFAULT = "fedavg"
 def prepare(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     form = config.prompt_template
-    if ray_cluster.requested_processes(config.engine):
+    engine, count = parse(config.engine, (*TRAINING, "local:N"))
+    if engine == "local" and count:
         raise UsageError("To train N clients at once, use --set workers=N, not --engine local:N.")
-    if flower_pool.requested_clients(config.engine) is None:
-        ray_cluster.check(config.engine, config.device)
-    else:
+    if engine == "ray":
+        ray_cluster.check(config.device)
+    elif engine == "flower":
         flower_pool.check(config.device)
     llm_judge.check(config)
     check_canaries(config)

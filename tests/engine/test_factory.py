@@ -4,7 +4,28 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.engine import factory
+from fedaudit.engine.engine_name import ANSWERING, TRAINING, parse
 from fedaudit.engine.vllm.options import VllmOptions
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "means"),
+    [
+        ("local", ANSWERING, ("local", 0)),
+        ("local:12", ANSWERING, ("local", 12)),
+        ("vllm:8", ANSWERING, ("vllm", 8)),
+        ("ray", TRAINING, ("ray", 0)),
+        ("flower:3", TRAINING, ("flower", 3)),
+    ],
+)
+def test_the_parts_of_a_name(name, known, means):
+    assert parse(name, known) == means
+
+
+@pytest.mark.parametrize("odd", ["flower:", "flower:x", "flower:0", "local:2", "vllm"])
+def test_training_has_engines_of_its_own(odd):
+    with pytest.raises(UsageError, match=f"No engine named '{odd}'.*flower:N"):
+        parse(odd, TRAINING)
 
 
 @pytest.mark.parametrize("name", ["local", "local:2", "vllm", "vllm:8"])
@@ -20,7 +41,8 @@ def test_engines_that_are_known_pass(name):
         ("vllm:x", "auto", None, "No engine named 'vllm:x'"),
         ("vllm", "cuda", None, "leave --device out"),
         ("local", "auto", VllmOptions(), "goes with --engine vllm"),
-        ("local:x", "auto", None, "No engine named"),
+        *((name, "auto", None, "No engine named") for name in ("", "local:x", "ray:", "ray:-1")),
+        ("flower", "auto", None, "No engine named 'flower'"),
     ],
 )
 def test_what_no_engine_can_be_is_refused(name, device, options, error):

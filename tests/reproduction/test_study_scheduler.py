@@ -75,7 +75,8 @@ def test_as_many_as_cores_for_small_models_on_cpu():
     cores = len(os.sched_getaffinity(0))
     assert default_jobs("nano", [task(Path("a"))]) == cores
     assert default_jobs("paper", [task(Path("a"))]) == 1
-    assert default_jobs("nano", [task(Path("a")), task(Path("b"), engine="ray:2")]) == 1
+    for engine in ("ray:2", "flower"):
+        assert default_jobs("nano", [task(Path("a")), task(Path("b"), engine=engine)]) == 1
 
 
 def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):

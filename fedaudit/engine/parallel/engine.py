@@ -29,8 +29,8 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Target, Tokens
 from fedaudit.engine.device import device_for
+from fedaudit.engine.engine_name import parse
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.parallel.protocol import (
     EngineCall,
     EngineConfig,
@@ -184,10 +184,11 @@ def make_engine(
     Its processes end, and a cluster is released, when the engine is garbage-collected or this
     process ends.
     """
-    if children := ray_cluster.requested_processes(name):
-        engine = _among_children(config, children)
-    elif (count := ray_cluster.requested_engines(name)) is not None:
+    kind, count = parse(name)
+    if kind == "ray":
         engine = _on_ray(config, count)
+    elif count:
+        engine = _among_children(config, count)
     else:
         local = config.make()
         return local, describe(local)

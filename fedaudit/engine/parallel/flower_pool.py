@@ -13,34 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import UsageError, unknown_name_error
-from fedaudit.engine.parallel.ray_cluster import COUNT, RayCluster, environment, pack, until_it_dies
+from fedaudit.api.errors import UsageError
+from fedaudit.engine.parallel.ray_cluster import RayCluster, environment, pack, until_it_dies
 
 MISSING = "--engine flower needs Flower: pip install 'fedaudit[flower]'."
 FLOWER = (1, 41)
 """The oldest version of Flower whose simulation was tested."""
-
-ENGINES = ("local", "ray", "ray:N", "flower", "flower:N")
-"""The engines on which `simulate` can train."""
 
 CHILD = "from fedaudit.engine.parallel.flower_worker import main; main()"
 DIED = (
     "A training died several times in Flower's simulation (out of memory?); give the same command "
     "to go on after the last finished round, perhaps with --engine flower:1."
 )
-
-
-def requested_clients(engine: str) -> int | None:
-    """Return the number of clients that "flower[:N]" trains at once; 0 means one per core.
-
-    Returns None for another engine. Raises UsageError for an invalid N.
-    """
-    name, colon, count = engine.partition(":")
-    if name != "flower":
-        return None
-    if colon and not COUNT.fullmatch(count):
-        raise unknown_name_error("engine", engine, ENGINES)
-    return int(count or 0)
 
 
 def check(device: str) -> None:
@@ -92,7 +76,7 @@ class FlowerSimulation(RayCluster):
 
 
 @contextmanager
-def training_pool(engine: str, nodes: int) -> Iterator[Executor]:
+def training_pool(slots: int, nodes: int) -> Iterator[Executor]:
     """Yield an executor with `nodes` nodes; raises Interrupted if a training dies repeatedly."""
-    with until_it_dies(FlowerSimulation(requested_clients(engine) or 0, nodes), DIED) as simulation:
+    with until_it_dies(FlowerSimulation(slots, nodes), DIED) as simulation:
         yield simulation

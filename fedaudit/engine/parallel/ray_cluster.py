@@ -6,7 +6,6 @@ that happens to the child only, and ends with it.
 
 import os
 import pickle
-import re
 import secrets
 import shutil
 import signal
@@ -25,7 +24,7 @@ from socket import socketpair
 from typing import Any, TypeVar
 
 from fedaudit import __version__
-from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown_name_error
+from fedaudit.api.errors import Interrupted, TargetError, UsageError
 from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 ClusterT = TypeVar("ClusterT", bound="RayCluster")
@@ -80,7 +79,6 @@ PAUSE = 1.0
 """Seconds without a message after which it is checked whether the child still lives."""
 
 CHILD = (sys.executable, "-P", "-c", "from fedaudit.engine.parallel.ray_worker import main; main()")
-COUNT = re.compile("[1-9][0-9]{0,3}")
 RAY_ENDED = "Ray ended unexpectedly."
 DIED = (
     "A training died several times on the Ray cluster (out of memory?); give the same command to "
@@ -88,29 +86,8 @@ DIED = (
 )
 
 
-def requested_engines(engine: str) -> int | None:
-    """Return the number of engines in "ray[:N]"; 0 means as many as the cluster has room for.
-
-    Returns None for "local". Raises UsageError for any other name.
-    """
-    name, _, count = engine.partition(":")
-    if engine == "local":
-        return None
-    if name != "ray" or (count and not COUNT.fullmatch(count)):
-        raise unknown_name_error("engine", engine, ("local", "local:N", "ray", "ray:N"))
-    return int(count or 0)
-
-
-def requested_processes(engine: str) -> int:
-    """Return the number of processes in "local:N", or 0 for any other engine."""
-    name, _, count = engine.partition(":")
-    return int(count) if name == "local" and COUNT.fullmatch(count) else 0
-
-
-def check(engine: str, device: str = "auto") -> None:
-    """Raise UsageError for an unknown engine, or for Ray if it cannot run here."""
-    if requested_processes(engine) or requested_engines(engine) is None:
-        return
+def check(device: str = "auto") -> None:
+    """Raise UsageError if Ray cannot run here, or not on this device."""
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(
             f"Ray gives every engine a GPU of its own: with --engine ray, --device is cpu, cuda or "
@@ -321,9 +298,8 @@ def _has_ended(child: int) -> bool:
 
 
 @contextmanager
-def training_pool(engine: str, device: str) -> Iterator[Executor]:
+def training_pool(count: int, device: str) -> Iterator[Executor]:
     """Yield an executor on a cluster; raises Interrupted if a training dies repeatedly."""
-    count = requested_engines(engine) or 0
     with until_it_dies(RayCluster(count), DIED) as cluster:
         _, cluster.share = cluster.room.shared(count, device)
         yield cluster

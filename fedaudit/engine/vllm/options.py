@@ -1,14 +1,12 @@
 """Options of starting a vLLM server and of sending requests to it."""
 
-import re
 import shlex
 from dataclasses import dataclass
 
-from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.api.errors import UsageError
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts as maximum LoRA rank."""
-_NAME = re.compile(r"vllm(?::([1-9][0-9]{0,2}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +41,6 @@ class VllmOptions:
         # The base may come from a stranger, and no engine runs code that comes with it.
         if any(word.replace("_", "-").startswith("--trust") for word in words):
             raise ValueError("arguments must not let code of the base run.")
-
-
-def tensor_parallel_size(engine: str) -> int | None:
-    """Return the tensor-parallel size N of "vllm[:N]", 1 without N, or None for another engine.
-
-    Raises UsageError for an N that is not a number from 1 to 999.
-    """
-    if engine.partition(":")[0] != "vllm":
-        return None
-    match = _NAME.fullmatch(engine)
-    if match is None:
-        raise unknown_name_error("engine", engine, ("vllm", "vllm:N"))
-    return int(match[1] or 1)
 
 
 def other_engine_error() -> UsageError:

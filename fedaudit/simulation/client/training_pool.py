@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 
+from fedaudit.engine.engine_name import TRAINING, parse
 from fedaudit.simulation.client.local_round import train
 from fedaudit.simulation.client.trainer import ClientTraining, forget_model
 from fedaudit.simulation.config import Simulation
@@ -32,11 +33,8 @@ def train_jobs(
 def trains_here(config: Simulation) -> bool:
     """Tell whether clients train in this process, one after the other."""
     from fedaudit.engine.device import device_for
-    from fedaudit.engine.parallel import flower_pool, ray_cluster
 
-    if flower_pool.requested_clients(config.engine) is not None:
-        return False
-    if ray_cluster.requested_engines(config.engine) is not None:
+    if parse(config.engine, TRAINING).kind != "local":
         return False
     return device_for(config.device).type != "cpu" or worker_count(config) == 1
 
@@ -58,10 +56,11 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
         yield None
         forget_model()
         return
-    if flower_pool.requested_clients(config.engine) is not None:
-        training = flower_pool.training_pool(config.engine, config.clients + 1)
-    elif ray_cluster.requested_engines(config.engine) is not None:
-        training = ray_cluster.training_pool(config.engine, config.device)
+    engine, count = parse(config.engine, TRAINING)
+    if engine == "flower":
+        training = flower_pool.training_pool(count, config.clients + 1)
+    elif engine == "ray":
+        training = ray_cluster.training_pool(count, config.device)
     else:
         training = processes(worker_count(config), BROKEN)
     with training as pool:

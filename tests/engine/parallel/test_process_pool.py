@@ -10,7 +10,7 @@ from processes import wait_until
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
-from fedaudit.engine.parallel import engine, ray_cluster
+from fedaudit.engine.parallel import engine
 from fedaudit.engine.parallel.engine import ProcessBackend
 from fedaudit.engine.parallel.protocol import EngineConfig
 from fedaudit.engine.parallel.worker_pool import WorkerPool
@@ -93,11 +93,3 @@ def test_more_processes_than_cores_are_refused():
     config = EngineConfig(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
     with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
         engine.make_engine(config, "local:9999")
-
-
-@pytest.mark.parametrize(
-    ("engine", "count"),
-    [("local:1", 1), ("local:12", 12), ("local", 0), ("ray:3", 0), ("local:", 0), ("local:x", 0)],
-)
-def test_how_many_processes_an_engine_means(engine, count):
-    assert ray_cluster.requested_processes(engine) == count

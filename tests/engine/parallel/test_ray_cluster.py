@@ -34,28 +34,14 @@ def cluster(fake):
     made.close()
 
 
-@pytest.mark.parametrize(
-    ("engine", "count"), [("local", None), ("ray", 0), ("ray:", 0), ("ray:12", 12)]
-)
-def test_what_an_engines_name_means(engine, count):
-    assert ray_cluster.requested_engines(engine) == count
-
-
-@pytest.mark.parametrize("engine", ["", "rya", "ray:0", "ray:-1", "ray:x", "local:2"])
-def test_other_names_are_refused(engine):
-    with pytest.raises(UsageError, match=r"No engine named"):
-        ray_cluster.requested_engines(engine)
-
-
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(ray_cluster, "version", missing)
     with pytest.raises(UsageError) as error:
-        ray_cluster.check("ray")
+        ray_cluster.check()
     assert str(error.value) == "--engine ray needs Ray: pip install 'fedaudit[ray]'."
-    ray_cluster.check("local")
 
 
 @pytest.mark.parametrize(("found", "old"), [("2.51.9", True), ("2.52.0", False), ("3.0", False)])
@@ -64,17 +50,16 @@ def test_a_ray_that_lets_strangers_in_is_refused(monkeypatch, found, old):
     assert ray_cluster.too_old(found) is old
     if old:
         with pytest.raises(UsageError, match="runs what anybody on the network sends"):
-            ray_cluster.check("ray:2")
+            ray_cluster.check()
     else:
-        ray_cluster.check("ray:2")
+        ray_cluster.check()
 
 
 def test_which_gpu_is_not_ours_to_say(monkeypatch):
     monkeypatch.setattr(ray_cluster, "version", lambda name: "2.60.0")
-    ray_cluster.check("ray", "cuda")
-    ray_cluster.check("local", "cuda:1")
+    ray_cluster.check("cuda")
     with pytest.raises(UsageError, match="not cuda:1"):
-        ray_cluster.check("ray", "cuda:1")
+        ray_cluster.check("cuda:1")
 
 
 def test_room_by_hand():
@@ -156,7 +141,7 @@ def test_a_dead_process_is_lost_and_a_dead_training_done_again(cluster, tmp_path
 def test_a_training_that_always_dies_is_an_interruption(fake):
     with (
         pytest.raises(Interrupted, match="--engine ray:1") as error,
-        ray_cluster.training_pool("ray:2", "cpu") as pool,
+        ray_cluster.training_pool(2, "cpu") as pool,
     ):
         pool.submit(os._exit, pool.submit(abs, -3).result()).result()
     assert error.value.exit_code == 6
