@@ -101,6 +101,8 @@ class Kind:
     """
     compared: ClassVar[frozenset[str]] = frozenset()
     """The metrics that `fedaudit compare` compares."""
+    shown: ClassVar[frozenset[str]] = frozenset()
+    """The metrics that its tables show; without any, they show all."""
     outcomes: ClassVar[frozenset[str]] = frozenset()
     """Keys of a scope that tell what was found: rows that differ in them only are compared."""
     answers: ClassVar[Mapping[str, str]] = {}
@@ -146,7 +148,7 @@ class Kind:
 
     def shows(self, row: Row) -> bool:
         """Tell whether its tables show a row; other rows are in a table at the end."""
-        return True
+        return not self.shown or row["metric"] in self.shown
 
     def rows(self, report: Row) -> list[Row]:
         """Return a report's rows of this kind that tables show."""

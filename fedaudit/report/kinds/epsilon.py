@@ -24,6 +24,7 @@ class Epsilon(Kind):
     name = "epsilon"
     rules = ("epsilon",)
     compared = frozenset({"epsilon_low", "auc"})
+    shown = frozenset({"epsilon_cap", "epsilon_low", "auc"})
     outcomes = frozenset({"guesses", "correct"})
     answers: ClassVar = {
         "fail": "The claim of differential privacy is refuted: this model tells more of single"
@@ -69,10 +70,6 @@ class Epsilon(Kind):
         reason = f"dp: epsilon {claimed:g} is claimed{why}"
         limit = f"no more proved than {claimed:g}"
         return [Judgement(status, reason, "epsilon", highest, limit)]
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in ("epsilon_cap", "epsilon_low", "auc")
 
     def tables(self, report: Row) -> list[Table]:
         """Return the table of the bounds, a line for each model, position and test."""

@@ -30,6 +30,7 @@ class Exposure(Kind):
     rules = ("canary",)
     discloses = True
     compared = frozenset({"exposure", "maximal_exposure"})
+    shown = frozenset({"exposure", "maximal_exposure", "p_value"})
     answers: ClassVar = {
         "fail": "Training gave planted secrets away: this model finds them likelier than secrets"
         " of the same kind that nobody was given. Real records of the kind are at the same risk.",
@@ -87,10 +88,6 @@ class Exposure(Kind):
             Judgement(*_judge(row, p_values, policy), "canary", row, limit)
             for row, p_values in adjusted_pairs
         ]
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in ("exposure", "maximal_exposure", "p_value")
 
     def tables(self, report: Row) -> list[Table]:
         """Return the table of mean exposures, a line for each multiplicity, model and estimator."""

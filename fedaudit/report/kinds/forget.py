@@ -34,6 +34,7 @@ class Forget(Kind):
     rules = ("forget",)
     discloses = False
     compared = frozenset({"learnt", "residual", "extractable"})
+    shown = frozenset({"learnt", "residual", *TITLES})
     outcomes = frozenset({"p", "detectable"})
     answers: ClassVar = {
         "fail": "The model still knows the records of the member that left: do not call them"
@@ -79,10 +80,6 @@ class Forget(Kind):
         judged += [_judge_extractable(row) for row in after if row.metric == "extractable"]
         judged += [_judge_residual(row) for row in after if row.metric == "residual"]
         return judged
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row, or a note below it."""
-        return row["metric"] in ("learnt", "residual", *TITLES)
 
     def tables(self, report: Row) -> list[Table]:
         """Return the table of both models, and the line on the retrained ones."""

@@ -24,6 +24,7 @@ class Inversion(Kind):
     rules = ("inversion",)
     discloses = False
     compared = frozenset({RATE})
+    shown = frozenset({RATE, "p_value"})
     answers: ClassVar = {
         "fail": "Given a person's name and the rest of a record, this model tells what else it says"
         " of them.",
@@ -54,10 +55,6 @@ class Inversion(Kind):
     ) -> Judgement:
         """Return the status of one accuracy, by the rule for masked personal data."""
         return inference.judge_guess(row, test, adjusted, policy)._replace(rule="inversion")
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in (RATE, "p_value")
 
     def sentences(self, report: Row) -> list[str]:
         """Return a sentence for each attack: what each model picked, and what guessing gets."""

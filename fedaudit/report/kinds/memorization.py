@@ -86,6 +86,7 @@ class Memorization(Kind):
     rules = ("memorization",)
     discloses = True
     compared = frozenset({"mr_inter", "mr_intra"})
+    shown = frozenset(METRICS)
     answers: ClassVar = {
         "fail": "With one client's text before it, this model writes what is in another client's"
         " texts, more often than its base does.",
@@ -136,10 +137,6 @@ class Memorization(Kind):
             for row in rows
             if row.scope.get("source") == "tuned"
         ]
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether a table shows a row."""
-        return row["metric"] in METRICS
 
     def tables(self, report: Row) -> list[Table]:
         """Return the ratios, the pairs, the lengths, and the texts that were drawn most."""

@@ -13,10 +13,7 @@ class Persons(Kind):
     """How many people's data came out."""
 
     name = "persons"
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in ("persons", "kinds", "most_kinds", "queries_per_person")
+    shown = frozenset({"persons", "kinds", "most_kinds", "queries_per_person"})
 
     def tables(self, report: Row) -> list[Table]:
         """Return a table per attack with a line for each model and each budget."""

@@ -21,6 +21,7 @@ class Reconstruction(Kind):
     rules = ("reconstruction",)
     discloses = True
     compared = frozenset({RATE, TOKENS})
+    shown = frozenset({RATE, TOKENS, "p_value"})
 
     def tests(
         self, rows: Sequence[Measurement], policy: Policy
@@ -62,10 +63,6 @@ class Reconstruction(Kind):
             return Judgement("fail", reason, "reconstruction", row, LIMIT)
         reason = f"{found} were read out of its update: a better search may find more."
         return Judgement("inconclusive", reason, "reconstruction", row, LIMIT)
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in (RATE, TOKENS, "p_value")
 
     def sentences(self, report: Row) -> list[str]:
         """Return a sentence for each client whose update could be inverted."""

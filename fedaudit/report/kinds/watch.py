@@ -31,6 +31,7 @@ class Watch(Kind):
     rules = ("watch",)
     discloses = False
     compared = frozenset({"learnt"})
+    shown = frozenset({"learnt", "exposure"})
     answers: ClassVar = {
         "fail": "Stop now: the global models have learnt more of your records than your limit"
         " allows, and everyone who has them can tell.",
@@ -66,10 +67,6 @@ class Watch(Kind):
             _judge(str(unit), [row for row in learnt if row.scope.get("unit") == unit])
             for unit in units
         ]
-
-    def shows(self, row: Row) -> bool:
-        """Tell whether the table shows a row."""
-        return row["metric"] in ("learnt", "exposure")
 
     def tables(self, report: Row) -> list[Table]:
         """Return the table of bounds, a line for each round and what was counted."""
