@@ -149,17 +149,12 @@ class Attack(Plugin, ABC):
     """Whether it asks the requests of `held_out`."""
     reads_clients: ClassVar[bool] = False
     """Whether it asks the `clients`' own models, which the server alone sees."""
-
     reads_updates: ClassVar[bool] = False
     """Whether it inverts the `updates` of clients in a round, or sums of them."""
-
     reads_references: ClassVar[bool] = False
     """Whether it compares with the models of reference federations."""
-
-    @property
-    def reads_rounds(self) -> bool:
-        """Whether it asks the global models of earlier `rounds`, where they are at hand."""
-        return False
+    reads_rounds: ClassVar[bool] = False
+    """Whether it asks the global models of earlier `rounds`, where they are at hand."""
 
     @property
     def needs(self) -> frozenset[Ability]:

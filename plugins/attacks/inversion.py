@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Cost,
@@ -37,6 +36,7 @@ class Inversion(Attack):
 
     name: ClassVar[str] = "inversion"
     paper: ClassVar[str] = "Fredrikson et al., doi:10.1145/2810103.2813677; arXiv:2201.09370"
+    needs = frozenset({"score"})
 
     attributes: int = 100
     """How many attributes are asked about, each in one record."""
@@ -52,11 +52,6 @@ class Inversion(Attack):
             raise ValueError("candidates must be at least 2.")
         if min(self.attributes, self.context) < 1 or not self.names:
             raise ValueError("attributes and context must be at least 1, and names not empty.")
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Scores of texts."""
-        return frozenset({"score"})
 
     def cost(self, counts: Counts) -> Cost:
         """Return the cost of scoring every value of each attribute."""

@@ -17,11 +17,8 @@ class FedMit(SelfGeneration):
 
     name: ClassVar[str] = "fed_mit"
     paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, section 4.3"
-
-    @property
-    def auxiliary_adapters(self) -> tuple[str, ...]:
-        """The adapter that is sent; the one that was trained on private data alone only selects."""
-        return (MIXED,)
+    auxiliary_adapters = (MIXED,)
+    """The adapter that is sent; the one that was trained on private data alone only selects."""
 
     def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents and the examples that were made up and kept."""

@@ -49,6 +49,8 @@ class FewFedWeight(Defense):
     paper: ClassVar[str] = (
         "FewFedWeight's pseudo-labels without its weights of clients, arXiv:2212.08354"
     )
+    auxiliary_adapters = (WEIGHTED,)
+    """The adapter that is sent; the one that was trained on private data alone only weighs."""
 
     temperature: float = 1.0
     """Weights are exp(-energy / temperature): the higher it is, the more alike they are."""
@@ -60,11 +62,6 @@ class FewFedWeight(Defense):
             raise ValueError("temperature must be above 0.")
         if self.answer_tokens < 1:
             raise ValueError("answer_tokens must be at least 1.")
-
-    @property
-    def auxiliary_adapters(self) -> tuple[str, ...]:
-        """The adapter that is sent; the one that was trained on private data alone only weighs."""
-        return (WEIGHTED,)
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents as they are; InputError where none has a prompt to answer."""

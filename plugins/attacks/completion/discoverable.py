@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     GenerationRequest,
@@ -31,6 +30,7 @@ class Discoverable(Attack):
     name: ClassVar[str] = "discoverable"
     paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, section 4.3 and figure 3"
     compares: ClassVar[bool] = True
+    needs = frozenset({"continue"})
 
     examples: int = 100
     """The most training pairs to ask, drawn at random; 0 takes all."""
@@ -44,11 +44,6 @@ class Discoverable(Attack):
             raise ValueError("examples must be at least 0, new_tokens at least 1.")
         if not 0 < self.threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1.")
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Greedy answers."""
-        return frozenset({"continue"})
 
     def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""

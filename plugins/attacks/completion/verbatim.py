@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from fedaudit.api import (
     HAN,
-    Ability,
     Attack,
     AttackContext,
     Cost,
@@ -32,6 +31,7 @@ class Verbatim(Attack):
     name: ClassVar[str] = "verbatim"
     paper: ClassVar[str] = "FedPII, arXiv:2506.06060, appendix B.4 and figure 7"
     compares: ClassVar[bool] = True
+    needs = frozenset({"continue"})
 
     prefix: int = 50
     """How many tokens of a document's beginning the model is given; at most half of the
@@ -50,11 +50,6 @@ class Verbatim(Attack):
             )
         if self.shortest > self.suffix:
             raise ValueError("shortest must be at most suffix.")
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Greedy continuations."""
-        return frozenset({"continue"})
 
     def cost(self, counts: Counts) -> Cost:
         """Return the cost of one continuation for each document, and for as many held-out ones."""

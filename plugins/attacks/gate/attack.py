@@ -11,7 +11,6 @@ from itertools import chain, product
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Document,
@@ -158,6 +157,7 @@ class GateAttack(Attack):
     name: ClassVar[str] = "gate"
     paper: ClassVar[str] = "beyond SecureGate, arXiv:2602.13529"
     once: ClassVar[bool] = True
+    needs = frozenset({"weights"})
 
     random: int = 100_000
     """How many random keys are tried, spelled and as one token each."""
@@ -177,11 +177,6 @@ class GateAttack(Attack):
         if self.random < 0 or self.edits < 0:
             raise ValueError("random and edits must be at least 0.")
         self._ranking()  # refuses what it cannot do
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """A deployed defence, with its keys, on this machine."""
-        return frozenset({"weights"})
 
     def run(self, context: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Cost,
@@ -46,6 +45,8 @@ class Membership(Attack):
     paper: ClassVar[str] = "Carlini et al., arXiv:2012.07805; EZ-MIA, arXiv:2601.12104"
     compares: ClassVar[bool] = True
     reads_references: ClassVar[bool] = True
+    reads_rounds: ClassVar[bool] = True
+    needs = frozenset({"score"})
 
     tokens: int = 256
     """How many of a record's first tokens are read; the rest is cut off."""
@@ -65,16 +66,6 @@ class Membership(Attack):
             raise ValueError("shortest must be at least 2, tokens at least shortest.")
         if self.neighbours < 0:
             raise ValueError("neighbours must be 0 or more.")
-
-    @property
-    def reads_rounds(self) -> bool:
-        """Where the records' client trained in some rounds only, they show more than the last."""
-        return True
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Scores of texts; what else statistics hold is used where there is some."""
-        return frozenset({"score"})
 
     def cost(self, counts: Counts) -> Cost:
         """Return the cost of scoring every record, in and out, its neighbours, and by rounds.

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Cost,
@@ -30,6 +29,7 @@ class Ranking(Attack):
 
     name: ClassVar[str] = "ranking"
     paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, section 5.1; after arXiv:2302.00539"
+    needs = frozenset({"score"})
 
     candidates: tuple[int, ...] = (50,)
     """How many candidates are offered, the truth among them; several numbers share one run."""
@@ -51,11 +51,6 @@ class Ranking(Attack):
             raise ValueError(
                 "sentences, context and shortest must be at least 1, per_document at least 0."
             )
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Scores of texts."""
-        return frozenset({"score"})
 
     def cost(self, counts: Counts) -> Cost:
         """Return the cost of scoring every candidate in each sentence."""

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Cost,
@@ -64,6 +63,8 @@ class Reconstruction(Attack):
     name: ClassVar[str] = "reconstruction"
     paper: ClassVar[str] = "DAGER, arXiv:2405.15586, sections 4.1 to 4.3"
     reads_updates: ClassVar[bool] = True
+    reads_rounds: ClassVar[bool] = True
+    needs = frozenset({"weights"})
 
     tokens: int = 256
     """The most tokens of a text that is put together."""
@@ -71,16 +72,6 @@ class Reconstruction(Attack):
     def __post_init__(self) -> None:
         if self.tokens < 2:
             raise ValueError("tokens must be at least 2.")
-
-    @property
-    def reads_rounds(self) -> bool:
-        """The round began with the global model of the one before."""
-        return True
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """The model's weights."""
-        return frozenset({"weights"})
 
     def cost(self, counts: Counts) -> Cost:
         """Return no questions: updates are read, and inputs of the first two layers computed."""

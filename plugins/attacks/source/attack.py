@@ -12,7 +12,6 @@ from statistics import fmean
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
     Attack,
     AttackContext,
     Document,
@@ -60,6 +59,7 @@ class SourceInference(Attack):
     name: ClassVar[str] = "source"
     paper: ClassVar[str] = "Hu et al., Source Inference Attacks, arXiv:2109.05659"
     reads_clients: ClassVar[bool] = True
+    needs = frozenset({"score"})
 
     tokens: int = 256
     """How many of a record's first tokens are read; the rest is cut off."""
@@ -69,11 +69,6 @@ class SourceInference(Attack):
     def __post_init__(self) -> None:
         if not 2 <= self.shortest <= self.tokens:
             raise ValueError("shortest must be at least 2, tokens at least shortest.")
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Scores of texts."""
-        return frozenset({"score"})
 
     def run(self, context: AttackContext) -> Result:
         """Ask every client's model for every record that one client alone has."""
