@@ -305,7 +305,7 @@ def _gradients(hooked: Any, weights: Mapping[str, Any], sequences: Sequences) ->
     if not losses.requires_grad:
         raise TargetError("dp: the loss does not depend on what is trained.")
     hooked.backwards = True
-    losses.sum().backward()  # type: ignore[no-untyped-call]
+    losses.sum().backward()
     hooked.backwards = False
     for name, weight in weights.items():
         if getattr(weight, "grad_sample", None) is None:

@@ -54,7 +54,7 @@ class CudaGraphs:
 
     def _start(self) -> None:
         if self._captures:
-            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            self._stream = torch.cuda.Stream(self.device)
             self._pool = torch.cuda.graph_pool_handle()
 
     def run(self, kind: str, shape: Hashable, inputs: Sequence[Any], forward: Forward) -> Any:

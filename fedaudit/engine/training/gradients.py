@@ -228,7 +228,7 @@ class _Observed:
     ) -> None:
         """Note what a layer reads, and, once it is known, the gradient of what it puts out."""
         self._inputs[layer] = inputs[0].detach()
-        output.register_hook(partial(self._wanted.__setitem__, layer))  # type: ignore[no-untyped-call]
+        output.register_hook(partial(self._wanted.__setitem__, layer))
 
     def __call__(self) -> list[torch.Tensor]:
         """Return each layer's gradients, (rows, out, in) in float32."""

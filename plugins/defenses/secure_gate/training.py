@@ -144,7 +144,7 @@ def _steps(gate: TrainedGate, examples: GateExamples) -> Iterator[float]:
         margins = (0 if published else MARGIN) * one_hot(classes, len(gate.adapters))
         loss = cross_entropy(gate.network(states) - margins, classes)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        loss.backward()
         optimizer.step()
         yield loss.item()
 
