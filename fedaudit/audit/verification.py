@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ def _hmacs(value: Any) -> Iterator[str]:
 
 Report = Mapping[str, Any]
 Hash = Callable[[Path], str]
+MOST_ENTRIES = 50_000
+"""The most files and folders below a folder of adapters that is hashed: a report may name /."""
 NO_HASH = "the report has no hash of it"
 OTHER_DIGESTS_REASON = (
     "of strings in these records; others were made with another key or are of no record"
@@ -168,10 +171,16 @@ def _compare(
 
 
 def _of_adapter(folder: Path) -> str:
-    """Return the fingerprint of an adapter's folder, or of all adapters below another folder."""
+    """Return the fingerprint of an adapter's folder, or of all adapters below another folder.
+
+    Raises InputError if there is too much below it to be the adapters of a round or a client.
+    """
     if (folder / adapters.WEIGHTS).exists():
         return adapters.fingerprint(folder)
-    return adapters.fingerprint_below(folder.resolve())
+    folder = folder.resolve()
+    if any(islice(folder.rglob("*"), MOST_ENTRIES, None)):
+        raise InputError(f"more than {MOST_ENTRIES:,} files are below {folder}")
+    return adapters.fingerprint_below(folder)
 
 
 def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:

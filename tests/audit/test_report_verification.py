@@ -153,6 +153,16 @@ def test_no_name_in_a_report_harms_who_checks_it(here, name):
     assert all(one.startswith(("not at hand: ", "differs: ")) for one in lines[1:])
 
 
+def test_a_folder_of_more_than_adapters_is_not_hashed(here, monkeypatch):
+    """A report that named / had all adapters of the machine hashed, which takes hours."""
+    report = made(adapter=".")
+    assert told(report, here)[2].startswith("differs: adapter .")
+    monkeypatch.setattr(verification, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(adapters, "fingerprint_below", lambda _: pytest.fail("it is hashed"))
+    [line] = [one for one in told(report, here) if "adapter" in one]
+    assert line == f"not at hand: adapter . (more than 3 files are below {here})"
+
+
 def test_what_a_defence_deployed_is_known_by_all_its_adapters(here):
     place = here / "defense" / "c0" / "secure"
     place.mkdir(parents=True)
