@@ -1,7 +1,7 @@
 """Probing what a served model can do, with a few dozen short requests about everyday topics."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -536,8 +536,7 @@ class _Probe:
         """
         new = self._new_tokens(size)
         kept = size - new - bool(self.counts)  # scores are asked for with one more token
-        rows = {place: self._filler(kept, place) for place in (None, *PLACES)}
-        row = rows[None]
+        row = self._filler(kept)
         self.server.refusal = ""
         answer = self.server.try_to(self._long_query(row, new, abilities))
         if answer is None:
@@ -553,7 +552,7 @@ class _Probe:
             return counted if counted >= MIN_CONTEXT else -1
         if self.counts:
             return self._scored_less(row, answer, slack, abilities)
-        return -1 if self._cuts(rows, new, answer, abilities) else 0
+        return -1 if self._cuts(row, new, answer, abilities) else 0
 
     def _new_tokens(self, size: int) -> int:
         """Return how many tokens to generate in a request of `size`, so as to leave a prompt."""
@@ -594,24 +593,25 @@ class _Probe:
 
     def _cuts(
         self,
-        rows: Mapping[Place | None, Sequence[int]],
+        row: Sequence[int],
         new: int,
         answer: CompletionResponse,
         abilities: ServerAbilities,
     ) -> bool:
-        """Tell whether prompts that differ at one place get the very same answer."""
+        """Tell whether a prompt that differs from `row` at one place gets the very same answer."""
         replies = self.server.api == "chat" or abilities.templated
         for place in [self.cut] if self.cut else PLACES:
             if not abilities.logprobs and (place != "end" or replies):
                 continue  # without numbers, such prompts may well have equal answers
-            other = self.server.try_to(self._long_query(rows[place], new, abilities))
+            changed = self._filler(len(row), place)
+            other = self.server.try_to(self._long_query(changed, new, abilities))
             if not _same(answer, other, exactly=abilities.logprobs):
                 continue
             if place == "end" and not replies:
                 # What precedes a continuation always counts. No search for the longest prompt that
                 # is read: this is rare, and takes many requests.
                 problem = (
-                    f"does not read the end of a prompt of {len(rows[None]):,} tokens: state how "
+                    f"does not read the end of a prompt of {len(row):,} tokens: state how "
                     "many it takes with --set endpoint.context"
                 )
                 raise self.server.failure(problem)
@@ -684,7 +684,7 @@ class _Probe:
         asks = [self._long_query(row, 1, abilities) for row in rows]
         return _same(*map(self.server.try_to, asks))
 
-    def _filler(self, size: int, place: "Place | None") -> list[int]:
+    def _filler(self, size: int, place: "Place | None" = None) -> list[int]:
         """Return a prompt of `size` tokens, with other ones at a place of two.
 
         It ends in words that it does not repeat, so that its continuation cannot be copied from it.
