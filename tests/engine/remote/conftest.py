@@ -1,7 +1,10 @@
+from functools import cache
+
 import pytest
 from completion_server import HonestServer
 from hash_model import HashModel
 
+from fedaudit.engine.remote import connection
 from fedaudit.engine.remote.connection import RemoteConnection
 from fedaudit.engine.remote.options import EndpointOptions, ServedModel
 
@@ -20,6 +23,14 @@ def honest(engine):
         return HonestServer(engine, {"tuned": "lora", "plain": None}, **options)
 
     return make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tokenizers_loaded_once():
+    """Load each tokenizer once for all connections: reading it takes longer than most probes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "RemoteTokenizer", cache(connection.RemoteTokenizer))
+        yield
 
 
 @pytest.fixture
