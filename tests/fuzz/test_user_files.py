@@ -22,8 +22,7 @@ PAIRS = [(kind, command) for kind, (_, commands) in user_files.KINDS.items()
          for command in commands]  # fmt: skip
 CASES = int(os.environ.get("FUZZ_CASES", "1"))
 """Of all kinds and commands together; one of each in `make test`."""
-SLOW = (("globs", "attribute"), ("globs", "audit"), ("globs", "watermark make"),
-        ("errors", "watermark make"), ("objects", "audit"))  # fmt: skip
+SLOW = (("objects", "audit"),)
 """Of these commands `make test` runs the other kinds."""
 FEW = ((controls, "MAX_CONTROLS", 8), (prefix_attack, "CONTROLS", 100), (learned, "MAX_TARGETS", 4),
        (calibration, "FEDERATIONS", 4), (intersection, "LEAST", 4))  # fmt: skip
@@ -33,7 +32,7 @@ SHARES = {pair: user_files.SHARES.get(pair[1], 5) for pair in PAIRS}
 
 @pytest.fixture(scope="module")
 def place():
-    """Return a folder with the inputs of all commands, which ran once, so that forks are quick."""
+    """Return a folder with the inputs of all commands."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where removing is quick
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield from _filled(Path(folder))
@@ -54,7 +53,6 @@ def _filled(place):
     arguments = sys.argv
     user_files.make_template(place / "template")
     handmade.reading(undo, watermark_keys.read(place / "template/marks.json")[0])
-    user_files.import_all(place / "template", place / "case")
     sys.argv = arguments
     yield place
     undo.undo()
