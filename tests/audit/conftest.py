@@ -11,6 +11,6 @@ def in_every_module():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefix_attack, "CONTROLS", 100)
         patch.setattr(prefix_attack, "EXACT_CONTROLS", 100)
-        patch.setattr(learned, "MAX_TARGETS", 8)
-        patch.setattr(positive_controls, "MAX_KNOWN", 8)
+        patch.setattr(learned, "MAX_TARGETS", 2)
+        patch.setattr(positive_controls, "MAX_KNOWN", 2)
         yield
