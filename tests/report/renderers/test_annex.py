@@ -142,13 +142,13 @@ def test_the_file_for_word_says_what_the_page_says(name):
 
 
 def test_a_file_for_word_is_known_for_our_own(tmp_path):
-    path = tmp_path / "annex.docx"
-    write_output(path, annex_docx.render(REPORTS["nothing"]), WORD)
-    write_output(path, annex_docx.render(REPORTS["extraction"]), WORD)
-    assert annex_docx.render(REPORTS["nothing"]) == annex_docx.render(REPORTS["nothing"])
+    path, annex = tmp_path / "annex.docx", annex_docx.render(REPORTS["nothing"])
+    for one in (annex, annex_docx.render(REPORTS["extraction"])):
+        write_output(path, one, WORD)
+    assert annex_docx.render(REPORTS["nothing"]) == annex
     docx.Document().save(path)
     with pytest.raises(InputError, match="is not an annex for Word"):
-        write_output(path, annex_docx.render(REPORTS["nothing"]), WORD)
+        write_output(path, annex, WORD)
 
 
 def test_without_python_docx_one_line_says_what_to_install(monkeypatch):

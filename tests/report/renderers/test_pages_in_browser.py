@@ -120,25 +120,20 @@ def test_a_page_is_valid_html(name, pages):
     assert len(ids) == len(set(ids))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shown(browser, pages):
-    """Return a function that opens a page by its name at a width."""
-    contexts = []
+    """Return a function that opens a page by its name at a width, always in the same tab."""
+    with browser.new_context(bypass_csp=True) as context:
+        page = context.new_page()
 
-    def show(name, width, scheme="light", media=None):
-        contexts.append(
-            browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-            )
-        )
-        page = contexts[-1].new_page()
-        page.emulate_media(media=media, color_scheme=scheme)
-        page.goto(pages[name])
-        return page
+        def show(name, width, scheme="light", media="screen"):
+            page.goto("about:blank")
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(media=media, color_scheme=scheme)
+            page.goto(pages[name])
+            return page
 
-    yield show
-    for context in contexts:
-        context.close()
+        yield show
 
 
 @pytest.mark.parametrize(

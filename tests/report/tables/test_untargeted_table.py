@@ -7,25 +7,6 @@ from gated_report import by_kind, recalled, report, table, unasked
 from fedaudit.report.text.attacks import attack_summaries
 
 
-def test_recall_and_precision_stand_side_by_side():
-    found = table(unasked(), "Extraction without prompts: untargeted")
-    assert found.columns == ("model", "found", "recall [95 %]", "strings", "precision [95 %]")
-    assert [(row[0], row[1], row[3]) for row in found.rows] == [
-        ("tuned", "3 / 52", "512"),
-        ("base", "0 / 52", "566"),
-        ("tuned, not base", "3 / 52", "512"),
-        ("control", "0 / 208", "-"),
-        ("positive control", "400 / 400", "-"),
-    ]
-    assert found.notes == ("Texts drawn: 1,024 (tuned), 1,024 (base).",)
-
-
-def test_a_search_word_for_word_has_its_own_table():
-    found = table(unasked(), "Extraction without prompts: untargeted, word for word")
-    assert "precision [95 %]" not in found.columns  # the detector's is of other strings
-    assert found.rows[2][:2] == ("tuned, not base", "25 / 52")
-
-
 def test_kinds_of_records_and_of_the_detector_are_lines_of_one_table():
     found = table(
         [*unasked(), *by_kind(1, detection="verbatim")], "Kinds of PII without prompts: untargeted"
