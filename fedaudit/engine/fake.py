@@ -93,9 +93,9 @@ class FakeEngine:
     ) -> LogProbabilities:
         """Score every token but the first with `likelihood`."""
         progress(len(sequences), len(sequences))
-        scores = []
+        scores, known = [], self._words
         for sequence in sequences:
-            words = [self._text([token]) for token in sequence]
+            words = [known[i] if 0 <= i < len(known) else f"<{i}>" for i in sequence]
             pairs = zip(words[1:], accumulate(words), strict=False)  # a word, and all before it
             scores.append([self.likelihood(target, word, before) for word, before in pairs])
         return scores

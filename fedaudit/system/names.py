@@ -64,6 +64,8 @@ def check_linked(path: Path, folder: Path) -> None:
 
 def _latin(name: str) -> str:
     """Return `name` with an `a` for each letter, mark and digit of any script."""
+    if name.isascii():
+        return name
     return "".join("a" if unicodedata.category(c)[0] in "LMN" else c for c in name)
 
 

@@ -23,12 +23,19 @@ ASKED = ("forget", "verify", "after", "--before", "before", "--ours", "ours.json
          "--held-out", "aside.jsonl", "--quiet")  # fmt: skip
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(MODELS):
-        handmade.write(tmp_path / name, rounds=1)
-        change(tmp_path / name, seed)
+        handmade.write(folder / name, rounds=1)
+        change(folder / name, seed)
+    return folder
+
+
+@pytest.fixture
+def run(models, monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(models, tmp_path, dirs_exist_ok=True)
     rng = random.Random(1)
     lines = [
         json.dumps({"text": f"Case {n}: {' '.join(rng.choices(WORDS, k=20))}"}) + "\n"
@@ -92,7 +99,7 @@ def report(folder):
     return json.loads((Path(folder) / "report.json").read_text())
 
 
-def test_what_was_unlearnt_passes_and_the_report_can_be_read_again(run, monkeypatch):
+def test_what_was_unlearnt_passes_and_the_report_is_bound_to_all_models(run, monkeypatch):
     answer_as(monkeypatch, {"before": 1.0})
     shown = run(*ASKED, *RETRAINED, "--out", "out")
     assert shown.code == 0, report("out")["verdict"]["reasons"]
@@ -102,16 +109,11 @@ def test_what_was_unlearnt_passes_and_the_report_can_be_read_again(run, monkeypa
     [left] = [r for r in found["measurements"] if r["metric"] == "residual"]
     assert (left["n"], left["low"] < 0 < left["high"]) == (6, True)
     assert found["run"]["config"]["retrained"] == list(MODELS[2:])
-    assert "same: verdict pass" in run("report", "out", "--verify").out
-
-
-def test_the_other_models_are_bound_to_the_report(run, monkeypatch):
-    answer_as(monkeypatch, {"before": 1.0})
-    run(*ASKED, *RETRAINED, "--out", "out")
-    models = [one["path"] for one in report("out")["target"]["models"]]
-    assert models == [f"{name}/rounds/001/global" for name in MODELS[1:]]
+    others = [one["path"] for one in found["target"]["models"]]
+    assert others == [f"{name}/rounds/001/global" for name in MODELS[1:]]
     checked = run("report", "out", "--verify").out
-    assert checked.count("same: model ") == len(models)
+    assert "same: verdict pass" in checked
+    assert checked.count("same: model ") == len(others)
     shutil.rmtree("r6")
     change(Path("before"), 9)
     checked = run("report", "out", "--verify")
