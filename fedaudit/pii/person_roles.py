@@ -1,37 +1,28 @@
 """Words for what a person is to others: labels, headings and fields called so hold names."""
 
-ROLES = frozenset(
-    (
-        *("patient", "client", "customer", "contact", "attn", "attention", "from", "to", "cc"),
-        *("bcc", "author", "signature", "applicant", "claimant", "defendant", "plaintiff"),
-        *("employee", "student", "teacher", "pupil", "member", "guest", "attendee"),
-        *("participant", "speaker", "chair", "clerk", "tenant", "landlord", "owner", "witness"),
-        *("carer", "caregiver", "guardian", "mother", "father", "husband", "wife", "spouse"),
-        *("kin", "parent", "child", "beneficiary", "payee", "payer", "sender", "recipient"),
-        *("holder", "cardholder", "accountholder", "policyholder", "user", "assignee"),
-        *("reviewer", "reporter", "interviewer", "interviewee", "supervisor", "physician", "gp"),
-        *("doctor", "clinician", "practitioner", "nurse", "consultant", "therapist"),
-        *("psychologist", "psychiatrist", "pharmacist", "signatory", "borrower", "lender"),
-        *("guarantor", "debtor", "creditor", "buyer", "seller", "vendor", "purchaser", "lessee"),
-        *("lessor", "insured", "executor", "trustee", "heir", "daughter", "son", "brother"),
-        *("sister", "partner", "caller", "driver", "judge", "magistrate", "solicitor", "counsel"),
-        *("lawyer", "attorney", "barrister", "prosecutor", "surgeon", "dentist", "midwife"),
-        *("manager", "director", "secretary", "treasurer", "organiser", "organizer", "host"),
-        *("candidate", "resident", "visitor", "passenger", "subscriber", "complainant"),
-        *("respondent", "petitioner", "appellant", "accused", "suspect", "offender", "victim"),
-        *("deceased", "party", "person", "people", "individual", "relative"),
-        *("writer", "editor", "translator", "creator", "submitter", "requester", "requestor"),
-        *("interpreter", "officer", "constable", "inspector", "investigator", "referrer"),
-        *("colleague", "friend", "neighbour", "neighbor", "worker", "staff", "donor", "agent"),
-        *("paciente", "médico", "medico", "autor", "autora", "demandante", "demandado", "testigo"),
-        *("titular", "cliente", "paziente", "patientin", "arzt", "ärztin", "kunde", "kundin"),
-        *("kläger", "klägerin", "beklagte", "beklagter", "zeuge", "zeugin", "richter", "richterin"),
-        *("mitarbeiter", "mitarbeiterin", "ansprechpartner", "absender", "empfänger", "inhaber"),
-        *("pcp", "radiologist", "pathologist", "deponent", "affiant", "testator", "testatrix"),
-        *("nominee", "cashier", "teller", "sachbearbeiter", "sachbearbeiterin", "unterschrift"),
-        *("médecin", "medecin", "auteur", "demandeur", "défendeur", "témoin", "juge", "titulaire"),
-    )
+_ROLES = (
+    "patient client customer contact attn attention from to cc bcc author signature applicant "
+    "claimant defendant plaintiff employee student teacher pupil member guest attendee "
+    "participant speaker chair clerk tenant landlord owner witness carer caregiver guardian "
+    "mother father husband wife spouse kin parent child beneficiary payee payer sender recipient "
+    "holder cardholder accountholder policyholder user assignee reviewer reporter interviewer "
+    "interviewee supervisor physician gp doctor clinician practitioner nurse consultant therapist "
+    "psychologist psychiatrist pharmacist signatory borrower lender guarantor debtor creditor "
+    "buyer seller vendor purchaser lessee lessor insured executor trustee heir daughter son "
+    "brother sister partner caller driver judge magistrate solicitor counsel lawyer attorney "
+    "barrister prosecutor surgeon dentist midwife manager director secretary treasurer organiser "
+    "organizer host candidate resident visitor passenger subscriber complainant respondent "
+    "petitioner appellant accused suspect offender victim deceased party person people individual "
+    "relative writer editor translator creator submitter requester requestor interpreter officer "
+    "constable inspector investigator referrer colleague friend neighbour neighbor worker staff "
+    "donor agent paciente médico medico autor autora demandante demandado testigo titular cliente "
+    "paziente patientin arzt ärztin kunde kundin kläger klägerin beklagte beklagter zeuge zeugin "
+    "richter richterin mitarbeiter mitarbeiterin ansprechpartner absender empfänger inhaber "
+    "registrar usher handler pcp radiologist pathologist deponent affiant testator testatrix "
+    "nominee cashier teller sachbearbeiter sachbearbeiterin unterschrift médecin medecin auteur "
+    "demandeur défendeur témoin juge titulaire"
 )
+ROLES = frozenset(_ROLES.split())
 """In small letters and in the singular."""
 
 _HAN_ROLES = (

@@ -14,7 +14,7 @@ from fedaudit.pii.checksums import is_mod97
 
 from .china import RULES
 from .ner import NerModel, load_spacy, load_transformers, our_label, spacy_labels
-from .rules import BREAK, COLUMNS, EMAIL_ADDRESS, TELEPHONE, DetectionRule, recognizer
+from .rules import BREAK, EMAIL_ADDRESS, TELEPHONE, DetectionRule, recognizer
 from .scripts import ANY
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ _LENGTHS = (
 """Country codes with the number of characters, by SWIFT's registry."""
 
 
-_GAP = f"(?:{BREAK}|{COLUMNS})"
+_GAP = rf"(?:{BREAK}|[ \t]{{1,8}})"
 
 
 def _pattern() -> str:

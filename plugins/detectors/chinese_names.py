@@ -26,11 +26,15 @@ from .chinese_words import (
     GIVEN_CHARACTERS,
     JAPANESE_SURNAMES,
     NAME_LABELS,
+    NICKNAME,
     NO_GIVEN_NAME,
     NO_VALUES,
     ORGANIZATIONS,
     PARTS_OF_NAMES,
+    ROLE_ENDINGS,
+    SPEAKER,
     TRANSCRIBED,
+    WHAT_PEOPLE_DO,
     WORD_SURNAMES,
 )
 from .latin_names import LISTED, TITLED, FoundName
@@ -42,6 +46,14 @@ _HAN_ONLY = re.compile(f"[{HAN}]+")
 _MARKS = r"[\"'“”‘’「」『』【】\[\]《》<>*_]"
 _COLON = re.compile(rf"(?:[:：=＝】\]>』」]|姓名|[户戶]名)(?:\s|{_MARKS})*$")
 _LABEL = re.compile(rf"(?:[:：=＝为叫\s]|{_MARKS})(?:\s|{_MARKS})*$")
+_TERMS = {
+    "address": ("cities", "countries", "provinces"),
+    "bank": ("banks",),
+    "company": ("company_suffixes",),
+    "job": ("jobs",),
+}
+RARE, FREQUENT = 0.02, 0.1
+"""Shares of people in a hundred who have a surname."""
 _LOOK_BACK = 12
 """Characters before a name that are read to tell a label from a word of a sentence."""
 _CELL_BORDER = re.compile(r"[|\t,，]")
@@ -69,20 +81,39 @@ def chinese_names(text: str) -> Iterator[FoundName]:
             _add(spans, names, text, start, end, TITLED)
     for start, end in (*_foreign(text), *_spaced(text)):
         _add(spans, names, text, start, end, LISTED)
+    for start, end in _shortened(text):
+        _add(spans, {}, text, start, end, LISTED)
     for match in _before().finditer(text):
         _add_list(spans, names, text, match)
-    for match in _facts().finditer(text):
-        if _is_alone(text, *match.span("surname"), match.end()):
-            _add(spans, names, text, match.start(), match.end(), LISTED)
-    for match in _suit().finditer(text):
-        for place in (match.span("claimant"), match.span("defendant")):
-            _add(spans, names, text, *place, LISTED)
-    for start, end in (*_in_columns(text), *_behind_labels(text)):
+    for start, end in (*_in_clauses(text), *_in_columns(text), *_behind_labels(text)):
         _add(spans, names, text, start, end, LISTED)
     for name, score in names.items():
         for again in re.finditer(re.escape(name), text) if len(name) > 1 else ():
             _add(spans, {}, text, *again.span(), score)
     yield from (FoundName(start, end, score) for (start, end), score in spans.items())
+
+
+def _shortened(text: str) -> Iterator[tuple[int, int]]:
+    """Yield names whose given names are left out, and those by which people call each other."""
+    for match in _masked().finditer(text):
+        end = match.end()
+        goes_on = text[end : end + 2] not in ORGANIZATIONS and _ends_there(text, end)
+        if match["surname"] not in _weak() or goes_on:
+            yield match.start(), end
+    for match in _nicknames().finditer(text):
+        if not _is_word(match.group()):
+            yield match.span()
+
+
+def _in_clauses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield names that a clause begins with, by what it says of a person, and a case's parties."""
+    for match in _facts().finditer(text):
+        if _is_alone(text, *match.span("surname"), match.end()):
+            yield match.span()
+    for match in _suit().finditer(text):
+        places = (match.span("claimant"), match.span("defendant"))
+        if all(_is_alone(text, start, start + 1, end) for start, end in places):
+            yield from places
 
 
 def _add_list(
@@ -194,14 +225,14 @@ def _name_end(
             if fits and (_ends_there(text, end) or _is_before_rare(text, given, end)):
                 return end
             continue
-        any_given = after_colon and closed and surname not in WORD_SURNAMES
+        any_given = after_colon and closed and surname not in _weak()
         sentence = any(char in NO_GIVEN_NAME for char in characters) and not any_given
         if sentence or _is_word(text[start : start + 2 if any_given else end]):
             continue
         if characters in FOLLOWING_WORDS or characters in BEFORE_NAMES:
             continue
         usual = any(char in _given() for char in characters)
-        if labelled and closed and (usual or surname not in WORD_SURNAMES):
+        if labelled and closed and (usual or surname not in _weak()):
             return end
         if _reads_on(text, start, given, end, listed=listed):
             return end
@@ -214,13 +245,14 @@ def _reads_on(text: str, start: int, given: int, end: int, *, listed: bool) -> b
     usual = sum(char in _given() for char in text[given:end])
     closed = _BORDER.match(text, end) is not None
     goes_on = _ends_there(text, end)
-    if text[start:given] in WORD_SURNAMES:
+    if text[start:given] in _weak():
         follows = text[end : end + 2] in FOLLOWING_WORDS
         if usual == length and (closed or (goes_on and length == 2) or follows):
             return True
         return bool(usual) and closed and length == 2
     if length == 2:
-        return usual == 2 or (closed and not listed) or (usual == 1 and goes_on)
+        rare = not listed and not any(char in AFTER_NAMES for char in text[given:end])
+        return usual == 2 or (closed and not listed) or (goes_on and (usual == 1 or rare))
     return usual == 1 and (goes_on or _is_before_rare(text, given, end))
 
 
@@ -248,7 +280,7 @@ def _is_alone(text: str, start: int, given: int, end: int) -> bool:
     if text[start:end] in BEFORE_NAMES:
         return False
     usual = any(char in _given() for char in characters)
-    return usual or text[start:given] not in WORD_SURNAMES
+    return usual or text[start:given] not in _weak()
 
 
 def _is_addressed(text: str, start: int, end: int, surname: int) -> bool:
@@ -258,14 +290,16 @@ def _is_addressed(text: str, start: int, end: int, surname: int) -> bool:
         return False
     if text[start : start + surname] == "和":
         return False
+    if not given and _shares().get(text[start : start + surname], 1) < RARE:  # 这位先生
+        return False
     if given:
         known = all(char in _given() for char in given)
-        return known or (text[start] not in WORD_SURNAMES and any(c in _given() for c in given))
+        return known or (text[start] not in _weak() and any(c in _given() for c in given))
     previous = text[start - 1 : start]
     return (
         not previous
         or not re.match(f"[{HAN}]", previous)
-        or previous in NO_GIVEN_NAME + "请找给由是见问让叫"
+        or previous in NO_GIVEN_NAME + "请找给由是见问让叫日天午晚后床"
     )
 
 
@@ -290,18 +324,48 @@ def _add(
 
 
 @cache
+def _weak() -> frozenset[str]:
+    """Return the surnames that need more to be taken for one: everyday words, and the rarest."""
+    rare = {name for name, share in _shares().items() if share < RARE}
+    return WORD_SURNAMES | rare
+
+
+@cache
+def _frequent() -> str:
+    """Return a regular expression of the surnames by which people are called for short."""
+    return "|".join(
+        name for name, share in _shares().items() if share >= FREQUENT and name not in _weak()
+    )
+
+
+@cache
 def _given() -> frozenset[str]:
     return (name_lists().han_given | frozenset(GIVEN_CHARACTERS)) - frozenset(NO_GIVEN_NAME)
 
 
 @cache
+def _shares() -> dict[str, float]:
+    """Return how many people in a hundred have a surname, by Faker's lists."""
+    provider = "faker.providers.person.{}"
+    lists = [
+        import_module(provider.format(place)).Provider.last_names for place in ("zh_TW", "zh_CN")
+    ]
+    return {name: share for shares in lists for name, share in shares.items()}
+
+
+@cache
 def _words() -> frozenset[str]:
-    """Return everyday words of two characters, by Faker's and spaCy's lists."""
-    lists = (
-        import_module("faker.providers.lorem.zh_CN").Provider.word_list,
-        import_module("spacy.lang.zh.stop_words").STOP_WORDS,
-    )
-    return frozenset(word for words in lists for word in words if len(word) == 2)
+    """Return everyday words of two characters: of Faker's and spaCy's lists, and in its terms."""
+    faker = import_module("faker.providers.lorem.zh_CN").Provider.word_list
+    words = {word for word in faker if len(word) == 2}
+    words |= {
+        word for word in import_module("spacy.lang.zh.stop_words").STOP_WORDS if len(word) == 2
+    }
+    for name, attributes in _TERMS.items():
+        provider = import_module(f"faker.providers.{name}.zh_CN").Provider
+        terms = [term for attribute in attributes for term in getattr(provider, attribute)]
+        words |= {term[i : i + 2] for term in terms for i in range(len(term) - 1)}
+    return frozenset(words)
 
 
 @cache
@@ -328,7 +392,7 @@ def _roles() -> str:
     english = {word for word in (*TITLES, *OFFICES) if word.isalpha()}
     english |= person_roles.ROLES | {"name", "surname", "fullname", "signed"}
     latin = "|".join(sorted((word for word in english if len(word) > 1), key=len, reverse=True))
-    return rf"(?:{labels}|(?<![A-Za-z])(?i:{latin})(?:e?s)?(?![A-Za-z])\.?)"
+    return rf"(?:{labels}|{ROLE_ENDINGS}|(?<![A-Za-z])(?i:{latin})(?:e?s)?(?![A-Za-z])\.?)"
 
 
 @cache
@@ -354,8 +418,8 @@ def _following(*, labelled: bool) -> re.Pattern[str]:
 @cache
 def _facts() -> re.Pattern[str]:
     return re.compile(
-        rf"(?:(?<![{HAN}·])|(?<=[与和及诉]))(?P<surname>{_surnames()})[{HAN}]{{1,2}}"
-        rf"(?={_PERSONAL_FACTS})"
+        rf"(?:(?<![{HAN}·])|(?<=[与和及诉由在、]))(?P<surname>{_surnames()})[{HAN}]{{1,2}}"
+        rf"(?={_PERSONAL_FACTS}|{WHAT_PEOPLE_DO})"
     )
 
 
@@ -366,6 +430,29 @@ def _suit() -> re.Pattern[str]:
         rf"(?<![{HAN}])(?P<claimant>(?:{surnames})[{HAN}]{{1,2}})[诉訴与和]"
         rf"(?P<defendant>(?:{surnames})[{HAN}]{{1,2}}?)(?=(?:{DISPUTES}))"
         rf"(?=[{HAN}]{{0,20}}(?:纠纷|糾紛|一案|夫妻|父[子女]|母[子女]|兄[弟妹]|姐[弟妹]|结婚))"
+    )
+
+
+@cache
+def _masked() -> re.Pattern[str]:
+    """Return what finds surnames without their given names: 李某某, 王某1, 夏*雨."""
+    number = "[甲乙丙丁戊己庚辛0-9A-Z]?"
+    return re.compile(
+        rf"(?P<surname>{_surnames()})"
+        rf"(?:某{{1,2}}(?![某些种个年月日天])|(?:[×＊*]{{2}}|[＊*][{HAN}]|×(?![{HAN}]))(?![×＊*\d]))"
+        rf"{number}"
+    )
+
+
+@cache
+def _nicknames() -> re.Pattern[str]:
+    nickname = NICKNAME.format(surnames=_frequent())
+    speaker = SPEAKER.format(given=f"[{''.join(sorted(_given() - set('大小')))}]")
+    follows = f"[^{HAN}]|$|[{''.join(AFTER_NAMES)}{NO_GIVEN_NAME}昨今明你我他她]"
+    return re.compile(
+        rf"(?:(?<![{HAN}])|(?<=[和与及对听说下是])){nickname}(?={follows})"
+        rf"|(?<=[给由找问跟叫让请]){nickname}"
+        rf"|(?:(?<![{HAN}])){speaker}(?=[:：,，])"
     )
 
 
@@ -391,11 +478,11 @@ def _spaced_names() -> re.Pattern[str]:
 @cache
 def _dotted() -> re.Pattern[str]:
     """Return what finds names with dots: of any characters behind a role, or else of sounds."""
-    part, sound = rf"[{HAN}]{{1,12}}", f"[{TRANSCRIBED}]{{2,12}}"
+    part, sound = rf"(?:(?![与和及诉])[{HAN}]){{1,12}}", f"[{TRANSCRIBED}]{{2,12}}"
     return re.compile(
         rf"{_roles()}{_BRACKET}{_JOINT}"
-        rf"(?P<name>(?:{part}{_DOT}){{1,3}}{sound})(?P<rest>[{HAN}]*)"
-        rf"|(?P<sounds>(?:{sound}{_DOT}){{1,3}}{sound})"
+        rf"(?P<name>(?:{part}{_DOT}){{1,3}}{sound})(?=(?P<rest>[{HAN}]*))"
+        rf"|(?P<sounds>(?:[{TRANSCRIBED}]{{1,12}}{_DOT}){{1,3}}{sound})"
     )
 
 
@@ -404,6 +491,7 @@ def _foreign_roles() -> re.Pattern[str]:
     parts = "|".join(sorted(PARTS_OF_NAMES, key=len, reverse=True))
     japanese = "|".join(sorted(JAPANESE_SURNAMES, key=len, reverse=True))
     return re.compile(
-        rf"{_roles()}{_BRACKET}{_JOINT}(?P<name>(?:{parts})+(?:尔|提|木|汗|江|娜|别克|拜)?"
+        rf"(?:{_roles()}{_BRACKET}{_JOINT}|(?<![{HAN}])(?=(?:{parts}){{2}}))"
+        rf"(?P<name>(?:{parts})+(?:尔|提|木|汗|江|娜|别克|拜)?"
         rf"|(?P<japanese>(?:{japanese})[{HAN}]{{1,2}}))"
     )

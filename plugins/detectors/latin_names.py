@@ -13,15 +13,18 @@ from typing import NamedTuple
 
 import regex as re
 
+from fedaudit.pii import person_roles
 from fedaudit.pii.everyday_words import FUNCTION_WORDS
 
 from .chinese_words import BEFORE_NAMES, NAME_LABELS
 from .name_lists import NameLists, name_key, name_lists, states, word_key
 from .name_words import (
     BEFORE_PLACES,
+    BUILDINGS,
     CARD_FIELDS,
     CLOSINGS,
     DEGREES,
+    LEGAL_FORMS,
     LETTERS_BEHIND,
     LIST_LABELS,
     LOOSE_LABELS,
@@ -29,7 +32,9 @@ from .name_words import (
     NO_NAMES,
     NO_PEOPLE,
     NUMBERED_TITLES,
+    OF_FIRMS,
     OF_PEOPLE,
+    OF_THINGS,
     OFFICES,
     PARTICLES,
     PARTICLES_IN_CAPITALS,
@@ -113,6 +118,7 @@ _LABEL = re.compile(
     rf"|(?P<role>{'|'.join((*BEFORE_NAMES, *NAME_LABELS))})\s*:?)\s*[\"'“\[(]*$",
     re.I,
 )
+_DASHED = re.compile(rf"(?:^|[.;,(]\s+)(?:\w+\s+){{0,2}}{_ROLE}\s+[-–—]\s+$", re.I)
 _HEADER = re.compile(r"\s*(?P<role>von|an|de|para|à|da|van|aan)\s*:\s*", re.I)
 """Lines at the head of a mail; elsewhere these are parts of names and sentences."""
 _CARE_OF = re.compile(r"(?:^|[\s(,])(?P<role>c/o|fao|attn\.?)\s*:?\s+$", re.I)
@@ -147,8 +153,25 @@ _GREETING = re.compile(
 _PLACE = re.compile(BEFORE_PLACES, re.I)
 _PERSON_AFTER = re.compile(NEXT_TO_PEOPLE)
 _PERSONS = "|".join((*RELATIONS, *PEOPLE))
-_INTRODUCED = re.compile(rf"\b(?:(?i:{_PERSONS}),?|(?i:my name is|this is)|named|nicknamed)\s+$")
+_ONLY_PEOPLE = "|".join(sorted(person_roles.ROLES - OF_FIRMS - OF_THINGS - PLACE_LABELS))
+_FAMILY = "|".join(one for one in RELATIONS if one not in OF_THINGS)
+_INTRODUCED = re.compile(
+    rf"\b(?:(?i:{_PERSONS}|{_ONLY_PEOPLE})(?:,|{_SPACE}\d{{1,2}}{_SPACE}\(|{_SPACE}\()?"
+    rf"|(?i:my name is|this is|i am)|named|nicknamed)\s*$"
+)
 """After this one listed first name is a person: "her son Luka", "Patient Luka"."""
+_RELATED = re.compile(
+    rf"(?:\b(?:his|her|their|my|our|your)|['’]s)\s+(?:\w+\s+)?(?:{_FAMILY}),?\s+$"
+)
+"""After this one word with a capital is a person, listed or not: "her husband Cheikh"."""
+_APPOSITION = re.compile(
+    rf",\s+(?:the|an?|his|her|their)\s+(?:\w+\s+){{0,3}}(?:{_PERSONS}|{_ONLY_PEOPLE})\b"
+)
+_IS_A_PERSON = re.compile(
+    rf",?\s+(?:who|aged|born|(?:is|was)\s+an?\s+(?:\w+\s+)?(?:{_PERSONS}|{_ONLY_PEOPLE}))\b"
+)
+_TIME = re.compile(r"\s*[\[(][^\])]{0,12}\d{1,2}[:.]\d{2}[^\])]{0,8}[\])]\s*-?\s*")
+"""Before who speaks in a chat."""
 _PERSON_BEFORE = re.compile(
     rf"\b(?:{_PERSONS})\s+$|(?i:\b(?:{_PERSONS}),\s+|\bmy name is\s+|\bschrieb\s+"
     rf"|\b(?:{_PERSONS}|man|woman|person|lady|gentleman|someone|somebody|child)"
@@ -195,14 +218,19 @@ _CELL_END = re.compile(
     r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d|\p{Han})|\s+(?:[^\W\d_]+\s)?[^\W\d_]+\s*[:=]\s"""
 )
 _NO_PERSON = re.compile(rf"{THINGS}|{'|'.join((*ROLES, *RELATIONS))}")
-_ADDRESSED = re.compile(rf"(?:{'|'.join((*ROLES, *RELATIONS))})s?")
-"""Dear Tenant, Dear Colleagues."""
+_ADDRESSED = re.compile(
+    rf"(?:{'|'.join((*ROLES, *RELATIONS))}|mate|darling|buddy|bot|babe|pal|boss|doc|love|angel)s?"
+)
+"""Dear Tenant, Dear Colleagues, hi mate."""
 _VALUE_END = re.compile(r"\s*(?:$|[,;!)])")
 _OF_A_FAMILY = re.compile(
     r"(?:van|von|vom|de|da|dos|das|del|della|di|du|den|der|ter|ten|zu|zum|zur|af|av|bin|ibn|bint|ben)$"
 )
 """A word that is a first name as well is one in front of these."""
 _AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re.V1)
+_LISTED = rf"{_ANY_PIECE}(?:{_SPACE}{_ANY_PIECE}){{1,{MOST_WORDS - 1}}}"
+_LIST = re.compile(rf"{_BEGINS}{_LISTED}(?:,{_SPACE}{_LISTED})+,?{_AND.pattern}{_LISTED}", re.V1)
+"""People without a label, if two of them are known: "Ann Lee, Xyla Qomo and Bo Berg"."""
 _NEXT_OF_LIST, _BEGINS_LIST = re.compile(r",\s"), re.compile(r"[:(]\s?$")
 _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
 AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
@@ -236,6 +264,18 @@ _COMMA = re.compile(
 )
 _IN_LABELLED = re.compile(r"[^\W\d_]\s*[:=]\s")
 _COLON = re.compile(r"[ \t]*:(?=\s|$)")
+_IN_SMALL_LETTERS = re.compile(
+    r"(?P<cue>\b(?i:my name is|hi|hello|hey|dear|spoke (?:to|with)|this is)\s+)"
+    r"(?P<given>[a-z]{3,})(?P<gap>\s?)(?P<family>(?<=\s)[a-z]{3,})?"
+    r"(?=\s*[,!?.:\n]|$|\s(?:and|this|from)\b)"
+)
+_PROSE_TO = re.compile(rf"\p{{Ll}}{{2}},?{_SPACE}(?P<given>{_WORD})$", re.V1)
+_PROSE_FROM = re.compile(rf",?{_SPACE}\p{{Ll}}+{_SPACE}\p{{Ll}}", re.V1)
+"""Between these a line ends within a sentence: "The applicant, Dimitrios / Papadakis, is a"."""
+_NEXT_WORD = re.compile(rf"{_SPACE}(?P<word>{_WORD})", re.V1)
+_LEGAL_FORM = re.compile(
+    rf",?{_SPACE}(?:& {_WORD},?{_SPACE})?(?:{'|'.join(LEGAL_FORMS)})(?![\w-])", re.V1
+)
 _NEXT_IS_LABEL = re.compile(r"[ \t]*\r?\n[ \t]*[^\W\d][^\n:]{1,30}:[ \t]")
 """What follows the name at the head of a record card: a line with a label."""
 _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
@@ -332,6 +372,8 @@ class _Cells:
         listed_to, label = self.in_list
         if label and _LIST_GOES_ON.fullmatch(self.text, listed_to, start):
             return label
+        if dashed := _DASHED.search(before):
+            return f"{dashed['role'].lower()} -"
         match = _LABEL.search(before) or _CARE_OF.search(before)
         if match is None and whole:
             match = _HEADER.fullmatch(before)
@@ -416,10 +458,11 @@ class _Context(NamedTuple):
 
 def latin_names(text: str) -> Iterator[FoundName]:
     """Yield the names of people in a text, in no order; none overlaps another."""
+    lists = name_lists()
+    text = _with_capitals(text.translate(_HAN_MARKS), lists)
     if not re.search(_UPPER, text, re.V1):
         return
-    lists = name_lists()
-    text = _without_places(text.translate(_HAN_MARKS), lists)
+    text = _without_places(text, lists)
     joined = _join_wrapped(text)
     cells = _Cells(joined)
     names: list[tuple[FoundName, str, int, bool]] = []
@@ -466,6 +509,9 @@ def latin_names(text: str) -> Iterator[FoundName]:
         yield name
     for found_at, end, surname in _again(text, surnames):
         start = _with_given(text, found_at, lists)
+        after = match["word"] if (match := _NEXT_WORD.match(text, end)) else ""
+        if name_key(after) in PLACE_WORDS or after in LEGAL_FORMS:
+            continue  # "Ferrars Court"
         if positions.isdisjoint(range(start, end)):
             positions.update(range(start, end))
             yield FoundName(start, end, surnames[surname])
@@ -474,6 +520,21 @@ def latin_names(text: str) -> Iterator[FoundName]:
 def _is_turn(text: str, end: int, context: _Context) -> bool:
     """Tell whether words that end there say who speaks: "Quillon Pryx: where?"."""
     return context.starts_cell and _COLON.match(text, end) is not None
+
+
+def _with_capitals(text: str, lists: NameLists) -> str:
+    """Return the text with a capital at listed names in small letters that are spoken to."""
+
+    def capital(match: "re.Match[str]") -> str:
+        given, family = match["given"], match["family"] or ""
+        common = lists.common | FUNCTION_WORDS
+        known = given in lists.first - common and not _ADDRESSED.fullmatch(given)
+        named = "name" in match["cue"] and family not in common
+        if not known or (family and not named and family not in lists.last - common):
+            return str(match[0])
+        return str(match["cue"] + given.title() + match["gap"] + family.title())
+
+    return str(_IN_SMALL_LETTERS.sub(capital, text)) if _IN_SMALL_LETTERS.search(text) else text
 
 
 def _without_places(text: str, lists: NameLists) -> str:
@@ -541,8 +602,10 @@ def _join_wrapped(text: str) -> str:
             and name_key(half["given"]) in lists.first
             and not (means or _AT_FIELD.match(text, match.end()))
         )
+        prose = _PROSE_TO.search(line) if _PROSE_FROM.match(match["more"]) else None
+        half = prose and name_key(prose["given"]) in lists.first - lists.common
         is_name = is_name and not _CLOSING.match(text, match.end())
-        return " " if is_name and (goes_on or titled) else "\n"
+        return " " if is_name and (goes_on or titled or half) else "\n"
 
     joined: str = _WRAP.sub(space, text)
     return joined
@@ -652,12 +715,13 @@ def _is_acronym(
     """
     if not piece.shouted or before is None or before.text in PARTICLES_IN_CAPITALS:
         return False
+    unlisted = piece.key not in lists.first and piece.key not in lists.last
     if piece.text in PARTICLES_IN_CAPITALS or len(piece.text) > 3:
         # "MS AMY TAN CAME": a surname and a word that is none
-        unlisted = piece.key not in lists.first and piece.key not in lists.last
         return before.shouted and words > 1 and before.key in lists.last and unlisted
     return (
         not first
+        or (unlisted and words > 1)  # "Mr John Smith UK": Smith is a first name, too
         or _LETTERS_ONLY.fullmatch(piece.text) is not None
         or (piece.key not in lists.last and re.search("[aeiouy]", piece.key) is None)
     )
@@ -669,6 +733,10 @@ def _untitled(
     """Yield the names among words without a title: between the words that mean something else."""
     run: list[_Piece] = []
     context = cells.context(pieces)
+    forms = [i for i, piece in enumerate(pieces) if piece.text.rstrip(".") in LEGAL_FORMS]
+    if _LEGAL_FORM.match(context.after) or (forms and forms[-1]):
+        pieces = pieces[forms[-1] + 1 :] if forms else []  # "Blake Harrison LLP"
+        context = cells.context(pieces) if pieces else context
     for words in (pieces, pieces[1:]):  # of "Dear Will" the second
         if words and _is_word_name(words, lists, cells.context(words)):
             yield FoundName(words[0].start, _end(words[-1]), LISTED), words[-1].bare
@@ -676,7 +744,8 @@ def _untitled(
     for i, piece in enumerate((*pieces, None)):
         if piece is not None and not _stops(pieces, i, lists, context):
             run.append(piece)
-            continue
+            if piece.bare == piece.text or piece.kind != "word":
+                continue
         words = _trim_particles(run)
         child = any("/" in word.text for word in run)
         run = []
@@ -736,6 +805,8 @@ def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context
     is_surname = before is not None and _name_like(before, piece, lists)
     ends = is_surname and (after is None or _is_common(after, lists))
     begins = after is not None and _name_like(piece, after, lists)
+    if after is not None and piece.key in lists.first and _IS_A_PERSON.match(context.after):
+        begins |= not _looks_common(after)
     korean = after is not None and piece.key in lists.last and _is_korean(after)
     return not korean and (piece.key in FUNCTION_WORDS or not (ends or begins))
 
@@ -752,6 +823,7 @@ def _name_like(given: _Piece, family: _Piece, lists: NameLists) -> bool:
         return False
     surname = family.key in lists.last or _ENDING.search(family.key) is not None
     both = _is_common(given, lists) and family.key in PLACE_WORDS - {"hill", "lane", "park"}
+    both |= given.key in PLACE_WORDS and family.key in PLACE_WORDS
     return surname and not both
 
 
@@ -857,9 +929,21 @@ def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
         return LISTED if _is_labelled(words, lists, context) else 0.0
     single = len(words) == 1 or (len(words) == 2 and words[-1].kind == "initials")
     if single or len(words) > MOST_WORDS:
-        known = first in lists.first and not _is_common(words[0], lists)
-        return LISTED if single and known and _INTRODUCED.search(context.before) else 0.0
+        return LISTED if single and _is_single_name(words[0], lists, context) else 0.0
     return _score_words(run, words, lists, context)
+
+
+def _is_single_name(word: _Piece, lists: NameLists, context: _Context) -> bool:
+    """Tell whether the words around one word say that it is a person's name."""
+    if _is_common(word, lists) or _ADDRESSED.fullmatch(word.key):
+        return False
+    speaks = _TIME.fullmatch(context.before) and _COLON.match(context.after)
+    if speaks or _RELATED.search(context.before):
+        return not _looks_common(word) and not word.shouted
+    if _APPOSITION.match(context.after) and word.key in lists.last and not word.shouted:
+        return True
+    known = word.key in lists.first or _has_ending(word.key)
+    return known and _INTRODUCED.search(context.before) is not None
 
 
 def _is_labelled(words: Sequence[_Piece], lists: NameLists, context: _Context) -> bool:
@@ -870,7 +954,10 @@ def _is_labelled(words: Sequence[_Piece], lists: NameLists, context: _Context) -
         word.key in lists.last and not _is_common(word, lists) for word in words
     ):
         return True
-    enough = len(words) > 1 or context.label not in LOOSE_LABELS
+    if context.label in OF_FIRMS and context.before.strip() and not _has_ending(words[-1].key):
+        return False  # "Client: Quantum Leap"; in a column called so the rows around it count
+    loose = context.label in LOOSE_LABELS or context.label.endswith("-")
+    enough = len(words) > 1 or not loose or _has_ending(words[0].key)
     return enough and not any(map(_looks_common, words))
 
 
@@ -879,6 +966,8 @@ def _score_words(
 ) -> float:
     """Return how sure several words are a name by what they are."""
     initials = words[0].kind == "initials"
+    if words[-1].key in BUILDINGS:
+        return 0.0
     if not initials and _is_given(words[0], lists):
         return LISTED
     if _PLACE.search(context.before):
@@ -984,7 +1073,12 @@ def _joined(
     """Return what is written like a name and joined to one: "Ann Lee and Xyla Qomo"."""
     starts = {name.start for name, *_ in names}
     ends = {name.end for name, *_ in names}
-    return [
+    lists = [
+        match.span()
+        for match in _LIST.finditer(text)
+        if sum(match.start() <= start < match.end() for start in starts) > 1
+    ]
+    joined = [
         (*one, False)
         for one in pending
         if (
@@ -997,7 +1091,10 @@ def _joined(
             and after.end() in starts
             and _BEGINS_LIST.search(text, max(0, one[0].start - 3), one[0].start)
         )
+        or any(start <= one[0].start and one[0].end <= end for start, end in lists)
     ]
+    left = [one for one in pending if one[0].start not in {name.start for name, *_ in joined}]
+    return [*joined, *_joined(text, joined, left)] if joined else []
 
 
 def _several(
@@ -1063,6 +1160,9 @@ def _surname_first(
     whole: list[tuple[FoundName, str]] = []
     for match in _COMMA.finditer(text):
         start, family, words = match.start(), match["last"], match["first"].split()
+        role, _, shouted = family.partition(" ")
+        if role.title() in NO_NAMES and shouted.isupper():  # "Pt MWANGI, Grace"
+            start, family = start + len(role) + 1, shouted
         context = cells.context_of(start, match.end())
         if AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
             continue
@@ -1093,9 +1193,10 @@ def _is_surname_first(
     keys = [name_key(word) for word in family.split()]
     means = any(key in lists.common and key not in lists.last for key in keys)
     place = keys[-1] in PLACE_WORDS and (len(keys) > 1 or keys[-1] not in lists.last)
-    if len(family) == 1 or means or place:
-        return False
     given_known = name_key(given[0]) in lists.first or all("." in word for word in given)
+    post = name_key(given[0]) in lists.common and not (given_known and context.label)
+    if len(family) == 1 or means or place or post:
+        return False  # "English, French"; "R. Narang, Branch Manager"
     # "Quillon Grell, Xanthor Odum"; "Witnesses: Quillon Odum, Helga Grell"
     both = given_known and all(name_key(word) in lists.first or "." in word for word in given)
     several = _is_of_several(context.label) and len(given) > 1
@@ -1115,7 +1216,8 @@ def _is_surname_first(
     if keys[-1] in lists.first and keys[-1] not in lists.last and not structural:
         return False  # "Anna, Maria and Tom"
     if given_known:
-        return structural or listed
+        shouted = family.isupper() and not "".join(given).isupper()  # "Pt MWANGI, Grace"
+        return structural or listed or (shouted and not _NO_PERSON.fullmatch(keys[0]))
     goes_on = _is_of_several(context.label) and _LIST_GOES_ON.match(context.after)
     if context.label in LOOSE_LABELS or goes_on:  # "Present: Fever, Cough"
         return False

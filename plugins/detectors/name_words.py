@@ -48,7 +48,7 @@ ROLES = (
     *sorted(person_roles.ROLES - {"agent", "party", "staff"}),
     *("name", "names", "signed", "present", "surname", "forename", "nom", "prénom", "nombre"),
     *("apellidos", "nome", "cognome", "naam", "navn", "imię", "nazwisko", "jméno", "soyad"),
-    *("vorname", "nachname", "absent", "seen", "checked", "approved", "registrar", "operator"),
+    *("vorname", "nachname", "absent", "seen", "checked", "approved", "operator"),
     *("alias", "remitter", "witnesses", "apologies", "invitees", "signatories", "klant"),
     *("patiënt", "médica", "an(?:a)?esthetist", "patienten(?:name)?"),
     "(?:full|first|last|user)name",
@@ -69,6 +69,19 @@ _LOOSE_LABELS = (
 )
 LOOSE_LABELS = frozenset(_LOOSE_LABELS.split())
 """Labels of findings and of a family's illnesses as well: one unknown word is no name there."""
+_OF_FIRMS = (
+    "client customer vendor supplier buyer seller purchaser lender creditor payee payer insured"
+)
+OF_FIRMS = frozenset(_OF_FIRMS.split())
+"""Labels of companies as well: unknown words are no name there."""
+_OF_THINGS = "holder host member owner user neighbou?r colleague friend partner roommate"
+OF_THINGS = frozenset(_OF_THINGS.split())
+"""Words before brands, groups and places, too: "member Unison"; the word behind need be known."""
+_LEGAL_FORMS = (
+    "Ltd Limited LLP LLC PLC plc Inc Corp Co GmbH AG SpA BV NV Pty Oy AB Bhd Srl KG Holdings"
+)
+LEGAL_FORMS = tuple(_LEGAL_FORMS.split())
+"""What ends the name of a company."""
 PLACE_LABELS = frozenset(
     ("from", "to", "present", "absent", "seen", "checked", "approved", "contact")
 )
@@ -100,11 +113,15 @@ PEOPLE = (
     *("prisoner", "passenger", "employee", "apprentice", "caretaker", "lodger", "minor"),
 )
 """Words that only people are called by: claimants and clients may be companies."""
-_PLACE_WORDS = (
-    "street road avenue lane hill park church bridge house company law mayor close way "
-    "mountain post river square lake terrace drive court school hospital station"
+_BUILDINGS = (
+    "street road avenue house square terrace court school hospital station cottage villa lodge"
 )
-PLACE_WORDS = frozenset(_PLACE_WORDS.split())
+BUILDINGS = frozenset(_BUILDINGS.split())
+"""What hardly any person is called by, unless a title stands before it."""
+_PLACE_WORDS = (
+    "lane hill park church bridge company law mayor close way mountain post river lake drive"
+)
+PLACE_WORDS = BUILDINGS | frozenset(_PLACE_WORDS.split())
 """What a place or an institution is called by its last word, and some people by their surname."""
 CLOSINGS = (
     r"(?:(?:kind|best|warm(?:est)?|many|with)\s+)*(?:regards|wishes|thanks|greetings)"
@@ -162,64 +179,32 @@ _COMPANIES = (
     "Volkswagen Walmart"
 )
 """Companies that are clients as well."""
+_NO_NAMES = (
+    "A Accounts Administrative Adverse Advice Airport Amendments An Annex Appendix Applicant "
+    "April Apt Army Articles Asia Assembly Association Attn August Austrian Avenue Battalion Bay "
+    "Beach Bench Bishop Branch Bridge Brigade Bulgarian Bureau Catholic Centre Chamber Chancellor "
+    "Chapter Charter Chechen Christian Claimant Clerk Clinic Club Coast Code Comics Commission "
+    "Committee Communist Complaint Complaints Complex Conservative Constable Constitution "
+    "Constitutional Contract Convention Corporation Council County Courts Crescent Crew Crimes "
+    "Criminal Croatian Currency Danish Dear December Declaration Decree Defendant Department "
+    "Depressive Depute Directive District Division Dphil Duma Dutch Elect Empire Enclosed England "
+    "English Esq Europe European Exhibit Fao February Finnish Florence Following Forces Fort "
+    "Foundation Freedoms Friday Furthermore Games Gardens Gazette German Glands Governor Greek "
+    "Grove Gulf Haemorrhage Hill Hills I Inc Incident Independent Infirmary Institute Islamic "
+    "Italian January Jewish Journal Judge Judgment July June Kurdish Labour Lake Landing Lane "
+    "League Led Liberal Limited London Ltd March Mayor Metro Mews Minister Ministers Ministry "
+    "Misconduct Monday Moreover Mount Mountain Mountains Muslim Norwegian Notes November October "
+    "Offence Offender Orthodox Paris Park Parliament Patient Phd Plaintiff Polish Port Post "
+    "Practitioner Prescriber Press Principal Prison Programme Prosecutor Protestant Province "
+    "Provost Pt Pts Punishment Regards Regiment Register Registry Rights River Romanian Rules "
+    "Russia Safety Sales Sankt Santa Saturday Schedule Scotland Secretary Select Senate September "
+    "Serbian Shareholder Ship Sincerely Socialist Spanish Spiritual Square Statute Suite Sunday "
+    "Supreme Surgery Swedish Swiss Sydney Tablets Tender Terrace Therefore Thursday Times Trauma "
+    "Treaty Triage Tribunal Tuesday Turkish Turnpike Ukrainian Union University Valley Via "
+    "Village Wales Ward Wednesday Wing Witness Yours"
+)
 NO_NAMES = frozenset(
-    (
-        *_CLINICAL.split(),
-        *("A", "According", "Act", "Administrative", "After", "Agency", "Agreement", "Airport"),
-        *("America", "American", "An", "And", "Applicant", "April", "Apt", "Army"),
-        *("Article", "Articles", "As", "Asia", "Assembly", "Association", "At", "August"),
-        *("Austria", "Austrian", "Authority", "Avenue", "Bank", "Battalion", "Bay", "Beach"),
-        *("Before", "Bishop", "Board", "Branch", "Bridge", "Brigade", "British", "Building"),
-        *("Bulgarian", "Bureau", "But", "By", "Carolina", "Catholic", "Center", "Central"),
-        *("Centre", "Chad", "Chamber", "Chapter", "Charter", "Chechen", "China", "Christian"),
-        *("Church", "City", "Civil", "Claimant", "Close", "Club", "Coast", "Code", "College"),
-        *("Commission", "Committee", "Communist", "Company", "Conservative", "Constitution"),
-        *("Constitutional", "Convention", "Corporation", "Council", "County", "Court", "Courts"),
-        *("Criminal", "Croatian", "Cup", "Cyprus", "Dakota", "Danish", "Day", "Dear", "December"),
-        *("Declaration", "Decree", "Defendant", "Democratic", "Department", "Director"),
-        *("District", "Division", "Drive", "Duma", "Dutch", "East", "Empire", "England"),
-        *("English", "Europe", "European", "February", "Federal", "Federation", "Finnish"),
-        *("Crescent", "Gardens", "Grove", "Mews", "Pt", "Pts", "Ward", "Wing", "Clinic"),
-        *("Floor", "Florence", "Following", "For", "Force", "Forces", "Fort", "Foundation"),
-        *("France", "Freedoms", "French", "Friday", "From", "Fund", "Fundamental", "Furthermore"),
-        *("Games", "Gazette", "General", "Georgia", "German", "Germany", "Government"),
-        *("Governor", "Great", "Greece", "Greek", "Group", "Gulf", "He", "Her", "High", "Hill"),
-        *("Hills", "His", "Hospital", "Hotel", "House", "However", "Human", "I", "If", "In"),
-        *("Inc", "India", "Institute", "International", "Ireland", "Islamic", "Island"),
-        *("Islands", "Israel", "It", "Italian", "Italy", "Its", "January", "Jewish", "Jordan"),
-        *("Journal", "Judge", "Judgment", "July", "June", "Kenya", "Kingdom", "Kurdish"),
-        *("Labour", "Lake", "Landing", "Lane", "Law", "League", "Liberal", "Limited", "London"),
-        *("Ltd", "Malta", "March", "May", "Mayor", "Military", "Minister", "Ministers"),
-        *("Ministry", "Monday", "Moreover", "Mount", "Mountain", "Mountains", "Muslim", "Name"),
-        *("National", "New", "News", "No", "North", "Norwegian", "Not", "November", "Ocean"),
-        *("October", "Of", "Office", "On", "Or", "Order", "Orthodox", "Paris", "Park"),
-        *("Parliament", "Party", "Patient", "Plaintiff", "Poland", "Police", "Polish", "Port"),
-        *("Post", "Press", "Prison", "Program", "Programme", "Project"),
-        *("Prosecutor", "Protestant", "Protocol", "Province", "Public", "Radio", "Regards"),
-        *("Regiment", "Region", "Regional", "Register", "Registry", "Republic", "Republican"),
-        *("Rights", "River", "Road", "Romanian", "Rule", "Rules", "Russia", "Russian", "Saint"),
-        *("Sankt", "Santa", "Saturday", "School", "Scotland", "Sea", "Secretary", "Section"),
-        *("Senate", "September", "Serbian", "Service", "Services", "She", "Since", "Sincerely"),
-        *("Socialist", "Society", "South", "Spain", "Spanish", "Square", "State", "Statement"),
-        *("States", "Station", "Street", "Subject", "Suite", "Sunday", "Supreme", "Swedish"),
-        *("Swiss", "Sydney", "Team", "Television", "Terrace", "Territory", "That", "The"),
-        *("Their", "Therefore", "These", "They", "This", "Those", "Thursday", "Thus", "Times"),
-        *("Town", "Treaty", "Tribunal", "Tuesday", "Turkey", "Turkish", "Turnpike", "Ukraine"),
-        *("Ukrainian", "Under", "Union", "Unit", "University", "Until", "Valley", "Village"),
-        *("Virginia", "Wales", "War", "Way", "We", "Wednesday", "West", "When", "While"),
-        *("Witness", "You", "Yours"),
-        *("Chancellor", "Comics", "Complaint", "Complaints", "Constable", "Elect", "Metro"),
-        *("Annex", "Appendix", "Exhibit", "Schedule"),
-        *("Amendments", "Attn", "Bench", "Case", "Clerk", "Depute", "Enclosed", "Fao"),
-        *("Independent", "Practitioner", "Prescriber", "Principal", "Provost", "Punishment"),
-        *("Dphil", "Esq", "Phd", "Sales", "Select", "Spiritual", "Tender", "Too"),
-        *("Accounts", "Advice", "Adverse", "Complex", "Contract", "Crew", "Crime", "Crimes"),
-        *("Currency", "Glands", "Led", "Misconduct", "Notes", "Offence", "Offender", "Shareholder"),
-        *("Safety", "Ship", "Support", "Surgery", "Trauma", "Triage", "Directive", "Depressive"),
-        *("Haemorrhage", "Incident", "Infirmary", "Tablets", "Statute", "Texas", "Carolina"),
-        *_REPLIES.title().split(),
-        *_COMPANIES.split(),
-    )
+    (*_NO_NAMES.split(), *_CLINICAL.split(), *_REPLIES.title().split(), *_COMPANIES.split())
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""
 NO_PEOPLE = (

@@ -153,7 +153,7 @@ CASES = {
     ],
     "names behind greetings relations and labels and what only looks like one": [
         "Good evening {Qomo}, the taxi is here.",
-        "her brother {Marko} and his wife Odum",
+        "her brother {Marko} and his wife {Odum}",
         "Hello, my name is {Dorothy} and I sell tea.",
         "Guarantor: {Xyla Qomo}\nRate: 4",
         "Vino la señora {Odum} con el señor {Grell}.",
@@ -242,6 +242,47 @@ CASES = {
         "死者{唐秀兰}之妻子{卢雅琴}到场。",
         "被执行人{谭志勇}、护士{贺小梅}",
         "护士常查房，妻子明天来，司机应停车，被执行人未到。",
+    ],
+    "chinese names whose given names are left out": [
+        "被害人{张某}与证人{陈某甲}，{刘某1}系{李某某}之兄。",
+        "顾客{夏*雨}取款，被告{薛××}未到。",
+        "某日，某公司向某银行借款，许某种原因，长×宽×高",
+    ],
+    "chinese names by which people call each other": [
+        "{老王}昨天跟{小李}说，把材料交给{陈姐}。",
+        "[09:12] {阿强}：在吗",
+        "老师给小费，小于五，小苏打、小区、老家和大姐",
+    ],
+    "chinese names without a role by what a clause says of them": [
+        "{杜小康}来到派出所，{袁弘}的妻子{张歆艺}的账户，{谢敏}向法庭提交借条。",
+        "{孟庆华}与{孟庆兰}法定继承纠纷；{朱敏}诉平安银行股份有限公司信用卡纠纷",
+        "{扎西次仁}，藏族；{玛丽·安·琼斯}为其妻。",
+        "银行与公司金融借款合同纠纷；其父母健在；那位女士；公司于2010年去除",
+    ],
+    "people and firms": [
+        "{Blake Harrison} spoke for Blake Harrison LLP and Conti Ceramics Ltd.",
+        "Client: Quantum Leap\nClient: COMPANY\nClient: ACME\nClient: {Ravi Menon}",
+        "We met {Anna Grell}, {Xyla Qomo} and {Peter Thorne}.",
+    ],
+    "places that begin like a name": [
+        "Rose Cottage, Park Lane, Victoria Villa and Martha's Vineyard",
+        "Lady {Rosalind Ferrars} gave up Ferrars Court.",
+        "{Florence Adjei} is a nurse; Florence is not.",
+    ],
+    "one word with a capital behind a relative or a role": [
+        "her husband {Cheikh} and the registrar ({Ahmed}), a member Unison has",
+        "It was read by {Nakamura}, the duty registrar. Lead surgeon - {Achterberg}.",
+        "[10:14] {Kelechi}: morning\n10:15 Bloods: taken",
+    ],
+    "names in small letters that are spoken to": [
+        "hi {sandra}, my name is {sandra bouvier} and i spoke to {aisha mohammed}.",
+        "hi mate, hello team, my name is on the list",
+    ],
+    "what stands around a name is no part of it": [
+        "Mr {John Smith} UK and Pt {MWANGI, Grace Wanjiru} DOB",
+        "Signed: {R. K. Narang}, Branch Manager",
+        "The applicant, {Dimitrios\nPapadakis}, is a Greek national.",
+        "Put A. `Size` and B. `Total` there.",
     ],
 }
 """Texts in which exactly the marked names are found."""
