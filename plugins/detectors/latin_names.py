@@ -229,8 +229,10 @@ _OF_A_FAMILY = re.compile(
 """A word that is a first name as well is one in front of these."""
 _AND = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}", re.V1)
 _LISTED = rf"{_ANY_PIECE}(?:{_SPACE}{_ANY_PIECE}){{1,{MOST_WORDS - 1}}}"
-_LIST = re.compile(rf"{_BEGINS}{_LISTED}(?:,{_SPACE}{_LISTED})+,?{_AND.pattern}{_LISTED}", re.V1)
-"""People without a label, if two of them are known: "Ann Lee, Xyla Qomo and Bo Berg"."""
+_LIST = re.compile(
+    rf"{_BEGINS}{_LISTED}(?:,{_SPACE}{_LISTED})+(?P<last>,?{_AND.pattern}{_LISTED})?", re.V1
+)
+"""People without a label, if it ends and two are known: "Ann Lee, Xyla Qomo and Bo Berg"."""
 _NEXT_OF_LIST, _BEGINS_LIST = re.compile(r",\s"), re.compile(r"[:(]\s?$")
 _AND_BEFORE = re.compile(rf"{_SPACE}(?:and|or|und|oder|et|ou|y|e|o|&|with){_SPACE}$", re.V1)
 AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
@@ -1076,25 +1078,30 @@ def _joined(
     lists = [
         match.span()
         for match in _LIST.finditer(text)
-        if sum(match.start() <= start < match.end() for start in starts) > 1
+        if match["last"] and sum(match.start() <= start < match.end() for start in starts) > 1
     ]
-    joined = [
-        (*one, False)
-        for one in pending
-        if (
-            (before := _AND_BEFORE.search(text, max(0, one[0].start - 12), one[0].start))
-            and before.start() in ends
-        )
-        or ((after := _AND.match(text, one[0].end)) and after.end() in starts)
-        or (
-            (after := _NEXT_OF_LIST.match(text, one[0].end))
-            and after.end() in starts
-            and _BEGINS_LIST.search(text, max(0, one[0].start - 3), one[0].start)
-        )
-        or any(start <= one[0].start and one[0].end <= end for start, end in lists)
-    ]
-    left = [one for one in pending if one[0].start not in {name.start for name, *_ in joined}]
-    return [*joined, *_joined(text, joined, left)] if joined else []
+    ordered = sorted(pending, key=lambda one: one[0].start)
+    joined: dict[int, tuple[FoundName, str, int, bool]] = {}
+
+    def add(one: tuple[FoundName, str, int]) -> None:
+        joined[one[0].start] = (*one, False)
+        starts.add(one[0].start)
+        ends.add(one[0].end)
+
+    for one in ordered:
+        start, end = one[0].start, one[0].end
+        before = _AND_BEFORE.search(text, max(0, start - 12), start)
+        listed = any(first <= start and end <= last for first, last in lists)
+        if listed or (before and before.start() in ends):
+            add(one)
+    for one in reversed(ordered):
+        start, end = one[0].start, one[0].end
+        after = _AND.match(text, end)
+        if after is None and _BEGINS_LIST.search(text, max(0, start - 3), start):
+            after = _NEXT_OF_LIST.match(text, end)
+        if start not in joined and after and after.end() in starts:
+            add(one)
+    return list(joined.values())
 
 
 def _several(
