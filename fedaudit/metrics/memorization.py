@@ -53,11 +53,16 @@ class Ratios:
 
 
 def ratios(
-    prefix_hits: Iterable[PrefixHits], sizes: Mapping[str, int], categories: Categories = None
+    prefix_hits: Iterable[PrefixHits],
+    sizes: Mapping[str, int],
+    categories: Categories = None,
+    *,
+    unsearched: Collection[tuple[str, str]] = (),
 ) -> Ratios:
     """Return MR of every pair of clients, intra, inter and total (Lee et al., section 3).
 
-    `sizes` are the clients' documents: the weights |D_j| / sum |D_i| of intra and inter. Total is
+    `sizes` are the clients' documents: the weights |D_j| / sum |D_i| of intra and inter. Pairs in
+    `unsearched`, of whose texts none was looked for, have no ratio and no part in inter. Total is
     the share of prefixes with any hit, a union: a prefix that hits two clients counts once.
     Pairs and total have Wilson intervals. inter_of[j] is a mean over clients hit by the same
     prefixes, so its bounds are the means of theirs, which are wide enough for any dependence;
@@ -70,7 +75,9 @@ def ratios(
         raise ValueError(f"No number of documents for {', '.join(sorted(strangers))}.")
     reached = {name: [r.reached(categories) for r in rows if r.client == name] for name in sizes}
     pairs = {
-        (j, k): _rate(sum(k in hit for hit in reached[j]), len(reached[j]))
+        (j, k): Rate(None, len(reached[j]), 0)
+        if (j, k) in unsearched
+        else _rate(sum(k in hit for hit in reached[j]), len(reached[j]))
         for j in sizes
         for k in sizes
     }

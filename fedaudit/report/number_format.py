@@ -7,7 +7,7 @@ RATES = {
     "coverage", "accuracy", "inference_accuracy", "extraction_precision", "extraction_recall",
     "routing_accuracy", "tpr", "fpr", "overlap", "unseen", "extractable", "leaking_answers",
     "leaking_requests", "precision", "learnt",
-    "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
+    "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short", "searched",
     "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
     "dropped", "maximal_exposure", "source_accuracy", "tpr_by_group",
 }  # fmt: skip

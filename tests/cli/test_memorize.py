@@ -129,9 +129,14 @@ def test_the_base_alone_has_nothing_to_compare_with(here, run):
 def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run):
     Path("again.jsonl").write_text(Path(C0).read_text())
     run("memorize", "--clients", C0, "again.jsonl", *FEW, "--json", "o.json")
-    assert [row["hits"] for row in rows("o.json", "mr_pair", attacker="c0", victim="again")] == [
-        0
-    ] * len(rows("o.json", "mr_pair", attacker="c0", victim="again"))
+    pairs = rows("o.json", "mr_pair", attacker="c0", victim="again")
+    assert pairs
+    assert {(row["value"], row["hits"], row["reason"]) for row in pairs} == {
+        (None, None, "c0 has every text of again as well, so nothing was looked for")
+    }
+    [searched] = rows("o.json", "searched", attacker="again", victim="c0")
+    assert (searched["hits"], searched["n"] > 0) == (0, True)
+    assert read("o.json")["verdict"]["status"] == "inconclusive"
     assert any(
         "c0 and again share" in x or "again and c0 share" in x for x in read("o.json")["limits"]
     )

@@ -71,6 +71,20 @@ def test_nothing_found_has_an_upper_bound():
     assert found.total.estimate == wilson(0, 200)
 
 
+def test_pairs_of_whose_texts_none_was_looked_for_have_no_ratio():
+    unknown = [("a", "c"), ("c", "a"), ("c", "b")]
+    found = ratios(TABLE, SIZES, unsearched=unknown)
+    assert [pair for pair, rate in found.pairs.items() if rate.estimate is None] == unknown
+    assert (found.pairs["a", "c"].hits, found.pairs["a", "c"].n) == (0, 4)
+    # a is compared with b alone; c, of which nothing is known, has no part in the mean.
+    assert found.inter_of["a"].estimate.value == 2 / 4
+    assert found.inter_of["c"].estimate is None
+    assert found.inter.estimate.value == pytest.approx((60 * 2 / 4 + 30 * 0) / 90)
+    assert found.unmeasured == ()
+    others = [(j, k) for j in SIZES for k in SIZES if j != k]
+    assert ratios(TABLE, SIZES, unsearched=others).inter.estimate is None
+
+
 def test_categories_are_counted_apart():
     verbatim, idea = ratios(TABLE, SIZES, {V}), ratios(TABLE, SIZES, {I})
     assert (verbatim.total.hits, idea.total.hits) == (2, 2)

@@ -248,6 +248,21 @@ def one_pair(drawn, others=18):
     ]  # fmt: skip
 
 
+def own_texts(drawn):
+    """Return how many of their own texts the prefixes of c1 and c2 draw."""
+    at = {"category": "all"}
+    names = {"kind": "memorization", "plugin": "memorize"}
+    return [
+        Measurement.rate(count, 100, **names, metric=metric,
+                         scope={**at, "source": source, **scope})
+        for source, count in (("tuned", drawn), ("base", 0))
+        for metric, scope in (
+            ("mr_intra", {}),
+            *(("mr_pair", {"attacker": name, "victim": name}) for name in ("c1", "c2")),
+        )
+    ]  # fmt: skip
+
+
 # One measurement of every kind of what is judged, and what today's rule says of it. When this test
 # fails on purpose, raise RULE and write the new statuses here.
 JUDGED = {
@@ -267,6 +282,8 @@ JUDGED = {
                           coverage(0, 100, source="base"),
                           coverage(0, 300, source="control"), beyond(101, 201)], "inconclusive"),
         "one pair of clients": (one_pair(30), "fail"),
+        "others' texts do not come out": ([*one_pair(0), *own_texts(100)], "pass"),
+        "own texts do not, either": ([*one_pair(0), *own_texts(0)], "inconclusive"),
         "no client flagged": (innocent(), "pass"),
         "a mark would not have been seen": ([*innocent()[:-1], power(95)], "inconclusive"),
     }
@@ -275,7 +292,7 @@ JUDGED = {
 
 @pytest.mark.parametrize("name", JUDGED[RULE])
 def test_the_rule_has_its_number(name):
-    assert RULE == 15
+    assert RULE == 16
     rows, status = JUDGED[RULE][name]
     assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status
 

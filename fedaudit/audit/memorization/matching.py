@@ -369,6 +369,12 @@ def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     return [split for split in splits if not clients[asker].has(split)]
 
 
+def count_looked_for(clients: Clients) -> dict[tuple[str, str], int]:
+    """Return how many suffixes of `owner` a prefix of `asker` can hit, by (asker, owner)."""
+    names = [name for name, sample in clients.items() if sample.splits]
+    return {(j, k): len(looked_for(clients, j, k)) for j in names for k in names}
+
+
 def shared_text_caveats(clients: Clients) -> Iterator[str]:
     """Yield the caveats about texts that two clients share."""
     names = sorted(clients)

@@ -10,7 +10,12 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.api.records import Measurement
 from fedaudit.api.scripts import has_han
-from fedaudit.audit.memorization.matching import Clients, MatchedContinuation, ModelContinuations
+from fedaudit.audit.memorization.matching import (
+    Clients,
+    MatchedContinuation,
+    ModelContinuations,
+    count_looked_for,
+)
 from fedaudit.audit.request import Protocol
 from fedaudit.metrics.intervals import difference
 from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
@@ -27,6 +32,7 @@ SINGLE_CLIENT_REASON = (
     "only one client has texts that are long enough, so no one else's can be drawn"
 )
 NOBODY = "no client has texts that are long enough"
+SAME_TEXTS = "every client has all texts of the others as well, so nothing was looked for"
 BATCH = 4096
 _row = partial(Measurement, kind="memorization", plugin=PLUGIN)
 _rate = partial(Measurement.rate, kind="memorization", plugin=PLUGIN)
@@ -44,19 +50,26 @@ def rows(
     matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> list[Measurement]:
     """Return all measurements of all models; the base's values are the others' baselines."""
+    searched = count_looked_for(clients)
     measured: dict[tuple[str, str], Ratios] = {}
     for model in matches:
         for category in (ALL, *protocol.categories()):
-            measured[model.continuations.source, category] = _ratios(model, clients, category)
+            measured[model.continuations.source, category] = _ratios(
+                model, clients, category, searched
+            )
     measurements: list[Measurement] = []
     for (source, category), ratio in measured.items():
         base = measured.get(("base", category)) if source != "base" else None
         scope = {"source": source, "category": category, **protocol.scope()}
-        measurements += _of_ratios(ratio, base, clients, scope)
+        measurements += _of_ratios(ratio, base, clients, searched, scope)
     for model in matches:
         scope = {"source": model.continuations.source, **protocol.scope()}
         measurements += [*_left_out(model.continuations, clients, scope), *_hit_most(model, scope)]
-    return [*measurements, *_lengths(matches, clients, protocol, engine)]
+    return [
+        *measurements,
+        *_searched(clients, protocol, searched),
+        *_lengths(matches, clients, protocol, engine),
+    ]
 
 
 def missing_rows(protocol: Protocol) -> list[Measurement]:
@@ -67,15 +80,28 @@ def missing_rows(protocol: Protocol) -> list[Measurement]:
     return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
 
 
-def _ratios(model: ModelMatches, clients: Clients, category: str) -> Ratios:
+Searched = Mapping[tuple[str, str], int]
+"""By (attacker, victim), the number of the victim's texts that were looked for."""
+
+
+def _ratios(model: ModelMatches, clients: Clients, category: str, searched: Searched) -> Ratios:
     """Return a model's ratios; clients without usable texts are neither attackers nor victims."""
     sizes = {name: sample.documents for name, sample in clients.items() if sample.splits}
     prefix_hits = [answer.prefix_hits() for answer in model.answers]
-    return ratios(prefix_hits, sizes, None if category == ALL else (category,))
+    return ratios(
+        prefix_hits,
+        sizes,
+        None if category == ALL else (category,),
+        unsearched=[pair for pair, count in searched.items() if not count],
+    )
 
 
 def _of_ratios(
-    ratio: Ratios, base: Ratios | None, clients: Clients, scope: Mapping[str, object]
+    ratio: Ratios,
+    base: Ratios | None,
+    clients: Clients,
+    searched: Searched,
+    scope: Mapping[str, object],
 ) -> Iterator[Measurement]:
     """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
     yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
@@ -85,7 +111,7 @@ def _of_ratios(
     elif ratio.unmeasured:
         why = f"nothing was asked with the prefixes of {', '.join(ratio.unmeasured)}"
     else:
-        why = NOBODY
+        why = SAME_TEXTS
     yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
         pair_scope = {**scope, "attacker": pair[0], "victim": pair[1]}
@@ -94,9 +120,16 @@ def _of_ratios(
             yield _ratio("mr_pair", Rate(None, 0, 0), None, pair_scope, why)
             continue
         why = f"every continuation of a prefix of {pair[0]} repeats itself"
+        if not searched[pair]:
+            why = nothing_looked_for(*pair)
         yield _ratio(
             "mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, pair_scope, why
         )
+
+
+def nothing_looked_for(attacker: str, victim: str) -> str:
+    """Return why nothing is known of what `attacker` draws of the texts of `victim`."""
+    return f"{attacker} has every text of {victim} as well, so nothing was looked for"
 
 
 def _ratio(
@@ -120,6 +153,14 @@ def _ratio(
         hits=rate.hits if metric in PREFIX_SHARE_METRICS else None,
         baseline=base.estimate.value if base and base.estimate else None,
     )
+
+
+def _searched(clients: Clients, protocol: Protocol, searched: Searched) -> Iterator[Measurement]:
+    """Yield how many of a victim's texts were looked for, where the attacker has some as well."""
+    for (attacker, victim), hits in searched.items():
+        if hits < (n := len(clients[victim].splits)):
+            scope = {**protocol.scope(), "attacker": attacker, "victim": victim}
+            yield _rate(hits, n, metric="searched", scope=scope)
 
 
 def _left_out(
@@ -222,11 +263,15 @@ def counterfactual_rows(
     `without` are the models trained without a client, by client. Only prefixes count whose
     continuations are not repetitive in either model.
     """
+    searched = count_looked_for(clients) if without else {}
     for victim, matches in without.items():
         if not clients[victim].splits:
             continue
         for attacker, client in clients.items():
-            if client.splits:
+            if not searched.get((attacker, victim), 1):
+                scope = _counterfactual_scope(attacker, victim)
+                yield _unmeasured_counterfactual(nothing_looked_for(attacker, victim), scope)
+            elif client.splits:
                 yield from _counterfactual_pair(tuned, base, matches, attacker, victim)
 
 
@@ -243,15 +288,10 @@ def _counterfactual_pair(
         if matches
     }
     prefixes = sorted(drew["tuned"].keys() & drew[COUNTERFACTUAL].keys())
-    scope = {"attacker": attacker, "victim": victim, "unit": "prefix", "without": victim}
+    scope = _counterfactual_scope(attacker, victim)
     if not prefixes:
-        yield Measurement.missing(
-            f"every continuation of a prefix of {attacker} repeats itself in one of the models",
-            kind=COUNTERFACTUAL,
-            plugin=PLUGIN,
-            metric="counterfactual_memorization",
-            scope=scope,
-        )
+        why = f"every continuation of a prefix of {attacker} repeats itself in one of the models"
+        yield _unmeasured_counterfactual(why, scope)
         return
     shares = {
         source: _share([draws[prefix] for prefix in prefixes if prefix in draws])
@@ -274,6 +314,20 @@ def _counterfactual_pair(
         n=gained + lost,
         hits=gained,
         scope={**scope, "test": COUNTERFACTUAL},
+    )
+
+
+def _counterfactual_scope(attacker: str, victim: str) -> dict[str, str]:
+    return {"attacker": attacker, "victim": victim, "unit": "prefix", "without": victim}
+
+
+def _unmeasured_counterfactual(why: str, scope: Mapping[str, object]) -> Measurement:
+    return Measurement.missing(
+        why,
+        kind=COUNTERFACTUAL,
+        plugin=PLUGIN,
+        metric="counterfactual_memorization",
+        scope=scope,
     )
 
 

@@ -1,6 +1,6 @@
 """Cross-client memorization: whether one client's prefixes draw another client's texts."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -42,7 +42,9 @@ from fedaudit.report.tables.table import (
     shorten,
     value_text,
 )
+from fedaudit.report.verdict import own_texts
 from fedaudit.report.verdict.binomial_limit import binomial_p_value
+from fedaudit.report.verdict.own_texts import OwnTexts, Sight
 
 PAIR_LEVEL_SHARE = 0.5
 """The share of the policy's level at which all pairs of clients together are tested.
@@ -74,7 +76,7 @@ HIDDEN = frozenset({"attacker", "victim", "category", "variant", "document", "te
 """The keys of a scope that columns show."""
 METRICS = (
     *("mr_pair", "mr_intra", "mr_inter", "mr_total"),
-    *("repetitive", "too_short", "median_length", "drawn"),
+    *("repetitive", "too_short", "searched", "median_length", "drawn"),
 )
 
 
@@ -113,15 +115,16 @@ class Memorization(Kind):
         * inconclusive  there is no number or no base; the lower bound is above the base's value but
                         not above its upper bound; or the upper bound of the mean or of a pair is
                         above the base by more than the policy's detectable leak: too few prefixes
-                        to see one
+                        to see one; or a pair was not measured; or a leak of that size might not
+                        have been seen, by what came out of the clients' own texts (`own_texts`)
         * pass          otherwise
 
-        Texts that a client's own prefixes draw are not judged: they are not exposed to other
-        clients.
+        Texts that a client's own prefixes draw are not exposed to other clients: they are the
+        positive controls.
         """
-        ratios = [row for row in rows if row.scope.get("category") == "all"]
-        rows = [row for row in ratios if row.metric == "mr_inter"]
-        pairs = pair_tests(ratios, policy)
+        ratios = [row for row in rows if row.scope.get("category") == ALL]
+        means = [row for row in ratios if row.metric == "mr_inter"]
+        pairs = pair_tests(rows, policy)
         shown = max(policy.memorization, policy.detectable)
         limit = (
             f"at most {as_percent(policy.memorization)} above the base, which is to be shown"
@@ -129,12 +132,12 @@ class Memorization(Kind):
         )
         return [
             Judgement(
-                *_judge_with_pairs(row, rows, tests_of(row, pairs), policy),
+                *_judge_with_pairs(row, means, rows, tests_of(row, pairs), policy),
                 "memorization",
                 row,
                 limit,
             )
-            for row in rows
+            for row in means
             if row.scope.get("source") == "tuned"
         ]
 
@@ -176,6 +179,7 @@ class PairTest:
     base: Measurement
     p: float
     """The p value of so many more prefixes than the base's, after Holm over all pairs."""
+    sight: Sight
 
     def summary(self) -> str:
         """Return what was counted, in words."""
@@ -186,7 +190,15 @@ class PairTest:
         )
 
     def may_exceed(self, policy: Policy) -> bool:
-        """Tell whether the upper bound of the share beyond the base's is above what is allowed.
+        """Tell whether the upper bound of the share beyond the base's is above what is allowed."""
+        return self.most(policy) > _shown(policy)
+
+    def may_hide(self, policy: Policy) -> bool:
+        """Tell whether there may be a larger leak than allowed that would not have been seen."""
+        return self.sight.leak(self.most(policy)) > _shown(policy)
+
+    def most(self, policy: Policy) -> float:
+        """Return the upper bound of the share beyond the base's.
 
         The bounds are Clopper and Pearson's, one-sided.
         """
@@ -198,27 +210,92 @@ class PairTest:
             for one in (self.row, self.base)
             for hits, n in [(one.hits or 0, one.n or 1)]
         )
-        return difference(share, base).high > max(policy.memorization, policy.detectable)
+        return difference(share, base).high
+
+
+def _shown(policy: Policy) -> float:
+    """Return the share beyond the base's that a pass must rule out."""
+    return max(policy.memorization, policy.detectable)
 
 
 def _judge_with_pairs(
-    row: Measurement, rows: Sequence[Measurement], pairs: Sequence[PairTest], policy: Policy
+    row: Measurement,
+    means: Sequence[Measurement],
+    rows: Sequence[Measurement],
+    pairs: Sequence[PairTest],
+    policy: Policy,
 ) -> tuple[str, str]:
-    status, reason = _judge(row, rows, policy)
-    worst = min(pairs, key=lambda pair: pair.p, default=None)
-    measured = row.value is not None and _base(row, rows) is not None
-    if status == "fail" or worst is None or not measured:
+    """Return the status of a mean and of its pairs; `means` are all means, `rows` all rows."""
+    status, reason = _judge(row, means, policy)
+    base = _base(row, means)
+    if status == "fail" or row.value is None or base is None:
         return status, reason
     name = row_name(row, "category")
-    if worst.p <= policy.level * PAIR_LEVEL_SHARE:
+    worst = min(pairs, key=lambda pair: pair.p, default=None)
+    if worst is not None and worst.p <= policy.level * PAIR_LEVEL_SHARE:
         return "fail", f"{name}: {worst.summary()} (p = {worst.p:.2g})."
-    unsure = [pair for pair in pairs if pair.may_exceed(policy)]
-    if status == "pass" and unsure:
-        return "inconclusive", (
-            f"{name}: {unsure[0].summary()}: too few prefixes to tell that from a leak; "
-            f"so for {len(unsure):,} of {len(pairs):,} pairs of clients."
-        )
+    if status == "pass" and (doubt := _doubt(row, base, rows, pairs, policy)):
+        return "inconclusive", f"{name}: {doubt}."
     return status, reason
+
+
+def _doubt(
+    row: Measurement,
+    base: Measurement,
+    rows: Sequence[Measurement],
+    pairs: Sequence[PairTest],
+    policy: Policy,
+) -> str:
+    """Return why a leak between some pair of clients might not have been seen, or nothing."""
+    unsure = [pair for pair in pairs if pair.may_exceed(policy)]
+    if unsure:
+        return (
+            f"{unsure[0].summary()}: too few prefixes to tell that from a leak; "
+            f"so for {len(unsure):,} of {len(pairs):,} pairs of clients"
+        )
+    compared = {id(pair.row) for pair in pairs}
+    every = [one for one in _pairs_of(rows, "tuned") if _is_of_mean(one, row)]
+    if missing := [one for one in every if id(one) not in compared]:
+        attacker, victim = (missing[0].scope.get(name) for name in PAIR)
+        why = missing[0].reason or "there are no counts of the tuned model and of its base"
+        return (
+            f"what the prefixes of {attacker} draw of {victim}'s texts was not measured: {why}; "
+            f"so for {len(missing):,} of {len(every):,} pairs of clients"
+        )
+    if blind := [pair for pair in pairs if pair.may_hide(policy)]:
+        worst = max(blind, key=lambda pair: pair.sight.leak(pair.most(policy)))
+        return (
+            f"{worst.summary()}; {worst.sight.reason(worst.most(policy))}; "
+            f"so for {len(blind):,} of {len(pairs):,} pairs of clients"
+        )
+    # Pairs need not be in the report; the mean must have been able to show a leak, too.
+    most = _excess(row, base).high
+    sight = Sight(_controls_of_mean(row, rows))
+    if sight.leak(most) > _shown(policy):
+        return f"{row.value or 0:.2%} of a client's prefixes draw something of another client's" + (
+            f" texts from the tuned model; {sight.reason(most)}"
+        )
+    return ""
+
+
+def _controls_of_mean(row: Measurement, rows: Sequence[Measurement]) -> list[OwnTexts]:
+    """Return what came out of all clients' own texts, asked for like the mean `row`."""
+    same = [one for one in rows if _place(one) == _place(row) and not set(PAIR) & one.scope.keys()]
+
+    def found(metric: str, source: str) -> Measurement | None:
+        return next(
+            (
+                one
+                for one in same
+                if (one.metric, one.scope.get("source")) == (metric, source)
+                and one.scope.get("category", ALL) == ALL
+            ),
+            None,
+        )
+
+    return own_texts.of_all(
+        found("mr_intra", "tuned"), found("mr_intra", "base"), found("too_short", "tuned")
+    )
 
 
 def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tuple[str, str]:
@@ -237,15 +314,24 @@ def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tup
         return "fail", f"{summary}, more than from its base (at most {base.high:.2%})."
     if row.low > base.value + policy.memorization:
         return "inconclusive", f"{summary}; its base may give as many (up to {base.high:.2%})."
-    excess = difference(
-        Estimate(row.value, row.low, row.high),
-        Estimate(base.value, base.low or 0.0, base.high),
-    )
-    if excess.high > max(policy.memorization, policy.detectable):
+    if _excess(row, base).high > _shown(policy):
         return "inconclusive", (
             f"{summary}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
         )
     return "pass", f"{summary}, no more than its base may give (up to {base.high:.2%})."
+
+
+def _excess(row: Measurement, base: Measurement) -> Estimate:
+    """Return how much larger a share is than the base's, both with bounds if they have a value."""
+    tuned, untuned = (
+        Estimate(
+            one.value or 0.0,
+            0.0 if one.low is None else one.low,
+            1.0 if one.high is None else one.high,
+        )
+        for one in (row, base)
+    )
+    return difference(tuned, untuned)
 
 
 def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
@@ -263,27 +349,72 @@ def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
-    pairs = [row for row in rows if row.metric == "mr_pair" and _is_counted(row)]
-    bases = {_key(row): row for row in pairs if row.scope.get("source") == "base"}
-    tuned = [
-        row
-        for row in pairs
-        if row.scope.get("source") == "tuned"
-        and len({str(row.scope.get(name)) for name in PAIR}) == 2
-    ]
+    bases = {_key(row): row for row in rows if _is_pair(row, "base") and _is_counted(row)}
+    tuned = [row for row in _pairs_of(rows, "tuned") if _is_counted(row)]
     compared = [(row, base) for row in tuned if (base := bases.get(_key(row)))]
     adjusted = holm([_p(row, base, policy) for row, base in compared])
-    return [PairTest(*pair, p) for pair, p in zip(compared, adjusted, strict=True)]
+    sight_of = _sights(rows, bases, policy)
+    return [
+        PairTest(row, base, p, sight_of(row))
+        for (row, base), p in zip(compared, adjusted, strict=True)
+    ]
+
+
+def _sights(
+    rows: Sequence[Measurement],
+    bases: Mapping[tuple[object, ...], Measurement],
+    policy: Policy,
+) -> Callable[[Measurement], Sight]:
+    """Return the function that gives, for a pair's row, what its search could have seen.
+
+    The attacker's own texts show that its prefixes draw what the model was trained on, the
+    victim's that its texts are such as come out; the rarer of both counts.
+    """
+    searched = {_key(row): row for row in rows if row.metric == "searched" and row.n}
+    short = {
+        (_place(row), str(row.scope.get("attacker"))): row
+        for row in rows
+        if (row.metric, row.scope.get("source")) == ("too_short", "tuned")
+    }
+    controls = {}
+    for row in rows:
+        client = str(row.scope.get("attacker"))
+        if _is_pair(row, "tuned") and client == str(row.scope.get("victim")) and _is_counted(row):
+            at = (_place(row), client)
+            if base := bases.get(_key(row)):
+                controls[at] = own_texts.of_client(client, row, base, short.get(at), policy)
+
+    def sight_of(row: Measurement) -> Sight:
+        found = [controls.get((_place(row), str(row.scope.get(name)))) for name in PAIR]
+        known = [control for control in found if control is not None]
+        return Sight(known if len(known) == len(PAIR) else (), searched.get(_key(row)))
+
+    return sight_of
+
+
+def _is_pair(row: Measurement, source: str) -> bool:
+    """Tell whether a row counts what one client's prefixes draw of a client's texts."""
+    scope = row.scope
+    return (row.metric, scope.get("source"), scope.get("category")) == ("mr_pair", source, ALL)
+
+
+def _pairs_of(rows: Sequence[Measurement], source: str) -> list[Measurement]:
+    """Return the rows of all ordered pairs of two clients."""
+    return [
+        row
+        for row in rows
+        if _is_pair(row, source) and len({str(row.scope.get(name)) for name in PAIR}) == 2
+    ]
 
 
 def tests_of(row: Measurement, tests: Sequence[PairTest]) -> list[PairTest]:
     """Return the tests of those pairs whose mean is `row`."""
+    return [test for test in tests if _is_of_mean(test.row, row)]
 
-    def of_mean(pair: Measurement) -> bool:
-        scope = {name: value for name, value in pair.scope.items() if name not in PAIR}
-        return (pair.plugin, scope) == (row.plugin, dict(row.scope))
 
-    return [test for test in tests if of_mean(test.row)]
+def _is_of_mean(pair: Measurement, mean: Measurement) -> bool:
+    scope = {name: value for name, value in pair.scope.items() if name not in PAIR}
+    return (pair.plugin, scope) == (mean.plugin, dict(mean.scope))
 
 
 def _is_counted(row: Measurement) -> bool:
@@ -292,7 +423,17 @@ def _is_counted(row: Measurement) -> bool:
 
 
 def _key(row: Measurement) -> tuple[object, ...]:
-    scope = ((name, str(value)) for name, value in row.scope.items() if name != "source")
+    """Return what pairs and the rows about them that are of the same clients have in common."""
+    return (_place(row), *(str(row.scope.get(name)) for name in PAIR))
+
+
+def _place(row: Measurement) -> tuple[object, ...]:
+    """Return what all rows of one measurement have in common: its variant, decoding and the like.
+
+    What tells them apart is left out: which model, which clients, and which texts are counted.
+    """
+    apart = {"source", "category", "text", *PAIR}
+    scope = ((name, str(value)) for name, value in row.scope.items() if name not in apart)
     return (row.plugin, *sorted(scope))
 
 
@@ -404,15 +545,23 @@ def _bare(share: str) -> str:
 def _pairs(report: Row) -> Table:
     pairs = rows(report, "mr_pair")
     tuned = [row for row in pairs if category(row) == ALL and source_of(row) == "tuned"]
+    searched = {_clients(row): format_hits(row) for row in rows(report, "searched")}
+    # Where no client has another's texts as well, all texts were looked for.
+    looked_for = {"looked for": lambda row: searched.get(_clients(row), ALL)} if searched else {}
     columns = {
         "prefixes of": lambda row: client_in_scope(row, "attacker"),
         "texts of": lambda row: client_in_scope(row, "victim"),
         "found": format_hits,
         "share [95 %]": format_measurement,
         "base": lambda row: percent(row["baseline"]) if row["baseline"] is not None else NONE,
+        **looked_for,
     }
     title = "Memorization: whose prefixes drew whose texts"
     return shorten(row_table(title, tuned, columns, numeric=tuple(columns)[2:]), MOST_PAIRS)
+
+
+def _clients(row: Row) -> tuple[str, str]:
+    return client_in_scope(row, "attacker"), client_in_scope(row, "victim")
 
 
 def _lengths(report: Row) -> Table:

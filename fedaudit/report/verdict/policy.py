@@ -204,7 +204,7 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
     return (row.plugin, row.metric, *sorted(scope))
 
 
-RULE = 15
+RULE = 16
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
 or different reasons."""
 

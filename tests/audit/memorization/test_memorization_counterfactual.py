@@ -61,6 +61,17 @@ def test_what_b_alone_taught_is_gone_without_it():
     assert {row.scope["victim"] for row in rows} == {"b"}
 
 
+def test_of_a_client_whose_texts_the_other_has_as_well_nothing_is_known():
+    both = {"a": [*A, *B], "b": B}
+    made, clients, _ = found(both, engine([*A]), models=(*MODELS, WITHOUT))
+    tuned, base, other = made
+    rows = list(counterfactual_rows(tuned, base, {"b": other}, clients))
+    [unknown] = [row for row in rows if row.scope["attacker"] == "a"]
+    assert (unknown.metric, unknown.value) == ("counterfactual_memorization", None)
+    assert unknown.reason == "a has every text of b as well, so nothing was looked for"
+    assert number(rows, "counterfactual_memorization", "b").value == 1
+
+
 def test_what_everybody_taught_is_no_memorization_of_b():
     _, rows = measured([*A, *B])
     assert number(rows, "counterfactual_memorization", "b").value == 0

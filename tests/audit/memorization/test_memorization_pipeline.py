@@ -33,6 +33,7 @@ from fedaudit.audit.request import Protocol
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.redaction import Redactor
+from fedaudit.report.verdict.policy import verdict
 
 AB = {"a": corpus("a"), "b": corpus("b")}
 
@@ -117,6 +118,54 @@ def test_equal_texts_of_two_clients_are_never_between_clients():
         "a and b share 1 texts: what their prefixes draw of these counts as their own, not as the "
         "other's."
     ]
+    searched = [row for row in some if row.metric == "searched"]
+    told = {(r.scope["attacker"], r.scope["victim"]): (r.hits, r.n) for r in searched}
+    assert told == {("a", "b"): (4, 5), ("b", "a"): (4, 5)}
+
+
+def test_a_copy_of_the_victims_texts_is_no_pass():
+    """Slowly: what may be hidden is what was not looked for, and all of it if that is all."""
+    a, b, c = (corpus(name, 50) for name in "abc")
+    engine = knowing(a, b, c)
+    alone = measured({"a": a, "b": b}, engine)
+    assert hits(alone)["a", "b"] == hits(alone)["b", "a"] == (0, 50)
+    assert hits(alone)["a", "a"] == hits(alone)["b", "b"] == (50, 50)
+    assert verdict(alone, [])["status"] == "pass"
+    for copies, status in ((1, "pass"), (10, "inconclusive"), (50, "inconclusive")):
+        with_copies = measured({"a": [*a, *b[:copies]], "b": b, "c": c}, engine)
+        drawn = hits(with_copies)
+        assert drawn["a", "b"] == ((0, 50 + copies) if copies < 50 else (None, 100))
+        assert drawn["b", "a"] == (0, 50)
+        judged = verdict(with_copies, [])
+        assert judged["status"] == status
+        if copies == 10:
+            [reason] = judged["reasons"]
+            assert "10 of 50 texts of b were not looked for, because a has them as well" in reason
+        if copies == 50:
+            assert judged["reasons"] == [
+                "memorize (decoding top-k, prefix_length 5): what the prefixes of a draw of b's "
+                "texts was not measured: a has every text of b as well, so nothing was looked for; "
+                "so for 1 of 6 pairs of clients."
+            ]
+    same = measured({"a": a, "b": a}, engine)
+    assert one(same, "mr_inter", source="tuned", category="all").value is None
+    assert verdict(same, [])["status"] == "inconclusive"
+
+
+def test_a_search_in_which_own_texts_do_not_come_out_is_no_pass():
+    a, b = corpus("a", 60), corpus("b", 60)
+    gibberish = measured({"a": a, "b": b}, knowing())
+    assert {drawn for drawn, _ in hits(gibberish).values()} == {0}
+    judged = verdict(gibberish, [])
+    assert judged["status"] == "inconclusive"
+    assert "0 of 60 positive controls of a came out, 0 of 60 positive" in judged["reasons"][0]
+    echo = {document.text[:20]: "Too short." for document in a}
+    short = verdict(measured({"a": a, "b": b}, knowing(a, b, echo=echo)), [])
+    assert short["status"] == "inconclusive"
+    assert (
+        "0 of 60 positive controls of a came out (60 of 60 continuations are too short to find "
+        "anything in), 60 of 60 positive controls of b came out"
+    ) in short["reasons"][0]
 
 
 def test_texts_of_one_beginning_are_drawn_apart_and_copies_alike():

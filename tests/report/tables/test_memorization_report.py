@@ -41,6 +41,15 @@ def test_pairs_stand_beside_the_base():
     assert shown.rows[0][4] == "0.033 %"
 
 
+def test_pairs_say_how_many_texts_were_looked_for_if_some_were_not():
+    some = ratio("searched", 18, 24, attacker="c0", victim="c2")
+    shown = table(document([*memorized(), some]), "Memorization: whose prefixes")
+    at = shown.columns.index("looked for")
+    assert {row[:2]: row[at] for row in shown.rows if row[at] != "all"} == {("c0", "c2"): "18 / 24"}
+    assert "looked for" not in table(document(), "Memorization: whose prefixes").columns
+    assert "Other measurements" not in seen(document([*memorized(), some]))
+
+
 def test_lengths_and_what_was_drawn_most():
     lengths = table(document(), "Memorization: lengths")
     assert ("continuation", "tuned", "all", "3,000", "71", "50.0 %", "0.1 %") in lengths.rows
@@ -166,7 +175,7 @@ def test_a_studys_numbers_and_words_are_whole_in_80_columns():
     ],
 )
 def test_memorization_between_clients_is_judged_against_the_base(tuned, base, status, says):
-    judged = verdict(memorized(300, tuned, base), [])
+    judged = verdict(memorized(1500, tuned, base), [])
     assert judged["status"] == status
     assert says in judged["reasons"][0]
 
@@ -180,9 +189,16 @@ def test_too_few_prefixes_do_not_pass():
     [reason, *_] = verdict(memorized(0, 0, 0, n=20), [])["reasons"]
     assert reason.endswith("too few prefixes to tell that from what its base gives (0.00%).")
     assert verdict(memorized(0, 0, 0, n=20), [])["status"] == "inconclusive"
-    # None of each client's 28 or 29: at most 10.1 % or 9.8 % for each pair.
-    assert verdict(memorized(0, 0, 0, n=84), [])["status"] == "inconclusive"
-    assert verdict(memorized(0, 0, 0, n=87), [])["status"] == "pass"
+    # None of each client's 31 or 32, and all of the own ones: at most 9.2 % or 8.9 % for each
+    # pair, where texts come out at a rate of 90.8 % or 91.1 % at least: a leak of 10.1 % or 9.8 %.
+    assert verdict(memorized(93, 0, 0, n=93), [])["status"] == "inconclusive"
+    assert verdict(memorized(96, 0, 0, n=96), [])["status"] == "pass"
+
+
+def test_what_own_texts_do_not_show_bars_a_pass():
+    # Of each client's 1,000 none: at most 0.3 %, a tenth of 3 %. At least 3.05 % come out of 41.
+    for own, status in ((0, "inconclusive"), (38, "inconclusive"), (41, "pass"), (1000, "pass")):
+        assert verdict(memorized(3 * own, 0, 0), [])["status"] == status
 
 
 @pytest.mark.parametrize("source", ["tuned", "base"])

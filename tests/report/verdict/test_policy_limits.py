@@ -193,12 +193,20 @@ def test_what_a_policy_requires_must_be_measured_for_a_pass():
     assert verdict([*rows, recognised(0, 100)], [], policy)["status"] == "pass"
 
 
-def test_what_was_tried_on_ones_own_records_only_is_no_pass_beside_another_step():
-    names = {"kind": "memorization", "plugin": "memorize", "metric": "mr_inter"}
-    passed = [
-        Measurement.rate(0, 400, **names, scope={"source": source, "category": "all"})
-        for source in ("tuned", "base")
+def memorized(hits):
+    """Return what prefixes draw of others' texts, and that they draw their own."""
+    names = {"kind": "memorization", "plugin": "memorize"}
+    return [
+        Measurement.rate(
+            drawn, 400, **names, metric=metric, scope={"source": source, "category": "all"}
+        )
+        for source, others, own in (("tuned", hits, 400), ("base", 0, 0))
+        for metric, drawn in (("mr_inter", others), ("mr_intra", own))
     ]
+
+
+def test_what_was_tried_on_ones_own_records_only_is_no_pass_beside_another_step():
+    passed = memorized(0)
     assert verdict(passed, [])["status"] == "pass"
     own = coverage(0, 100, source="tuned-not-base", records="own")
     assert verdict([*passed, own], [])["reasons"] == [NO_VICTIM]
@@ -206,11 +214,7 @@ def test_what_was_tried_on_ones_own_records_only_is_no_pass_beside_another_step(
 
 
 def test_memorization_may_be_allowed():
-    names = {"kind": "memorization", "plugin": "memorize", "metric": "mr_inter"}
-    rows = [
-        Measurement.rate(hits, 400, **names, scope={"source": source, "category": "all"})
-        for source, hits in (("tuned", 40), ("base", 0))
-    ]
+    rows = memorized(40)
     assert verdict(rows, [])["status"] == "fail"
     assert verdict(rows, [], Policy(memorization=0.2))["status"] == "pass"
 
