@@ -5,6 +5,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union
 
@@ -62,14 +63,14 @@ def read_record(
 def _build(cls: type[T], table: Mapping[str, Any], name: str, *, bounded: bool) -> T:
     if not isinstance(table, Mapping):
         raise UsageError(f"{name} must be a table, not {table!r}.")
-    hints = typing.get_type_hints(cls, include_extras=True)
-    option_names = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    kind: Any = cls  # mypy does not count a type[T] as hashable
+    hints = _hints(kind)
     values = {}
     for key, value in table.items():
-        if key not in option_names:
-            raise unknown_name_error(f"option of {name}", key, option_names)
+        if key not in hints:
+            raise unknown_name_error(f"option of {name}", key, [*hints])
         values[key] = _fit(hints[key], value, f"{name}.{key}", bounded)
-    if missing := [key for key in _required(cls) if key not in values]:
+    if missing := [key for key in _required(kind) if key not in values]:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise UsageError(f"{name}: {listed} {'is' if len(missing) == 1 else 'are'} missing.")
     try:
@@ -78,6 +79,15 @@ def _build(cls: type[T], table: Mapping[str, Any], name: str, *, bounded: bool) 
         raise UsageError(f"{name}: {error}") from None
 
 
+# A file of scores has thousands of records of a few classes.
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the types of a dataclass's options by name, in their order."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {option.name: hints[option.name] for option in dataclasses.fields(cls)}
+
+
+@cache
 def _required(cls: type) -> list[str]:
     """Return the options of a dataclass that have no default."""
     absent = dataclasses.MISSING

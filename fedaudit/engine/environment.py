@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,24 @@ PACKAGES = (
 
 def describe(device: str) -> dict[str, Any]:
     """Return the `environment` section of the report."""
+    commit = git_commit()
+    return {
+        "versions": dict(_versions()),
+        "device": device_name(device),
+        "git": commit and dict(commit),
+    }
+
+
+# What runs is what was imported: later reports of a process have the same versions and commit.
+@cache
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"versions": versions, "device": device_name(device), "git": git_commit()}
+    return versions
 
 
 def device_name(device: str) -> str:
@@ -53,6 +65,7 @@ def machine_facts(device: str) -> str:
     return f"{device_name(device)}, torch {torch.__version__}"
 
 
+@cache
 def git_commit() -> dict[str, Any] | None:
     """Return the commit that fedaudit runs from, None for an installed wheel."""
     root = Path(__file__).parents[2]

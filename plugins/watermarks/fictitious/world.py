@@ -8,7 +8,7 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -185,7 +185,13 @@ def pool(attribute: Attribute, seed: int, options: int) -> list[str]:
 
 def shuffled(items: Sequence[T], key: str) -> list[T]:
     """Return `items` in the order that `key` stands for."""
-    return random.Random(key).sample(list(items), len(items))
+    return list(_order(tuple(items), key))
+
+
+# Each test of a mark goes through the same few orders of hundreds of names.
+@lru_cache(maxsize=1024)
+def _order(items: tuple[T, ...], key: str) -> tuple[T, ...]:
+    return tuple(random.Random(key).sample(items, len(items)))
 
 
 def _join_parts(register: str, kind: str) -> list[str]:
