@@ -3,48 +3,43 @@
 import json
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import handmade
 import pytest
+from handmade import ALONE, rewrite
 
 from fedaudit.api.policy import Policy
+from fedaudit.federation import adapters
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import sha256
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
-ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
 BUNDLE = ("est", "--watermark", "marks.json", "--scores", "s.json", "--report")
 
 
 @pytest.fixture(scope="module")
-def template():
-    """Return an empty dict; the first test that asks for a bundle puts its folder there."""
-    return {}
+def templates(tmp_path_factory):
+    """Return where folders are that tests begin with; the first test that needs one makes it."""
+    return tmp_path_factory.mktemp("templates")
 
 
 @pytest.fixture
-def bundle(run, tmp_path, monkeypatch, template, tmp_path_factory):
+def bundle(run, tmp_path, monkeypatch, templates):
     """Return the bundle of a decision on seven clients of whom c1 is guilty, beside its parts."""
-    if template:
-        shutil.copytree(template["at"], tmp_path, dirs_exist_ok=True)
+    if (templates / "plain").exists():
+        shutil.copytree(templates / "plain", tmp_path, dirs_exist_ok=True)
         [mark] = marks_file.read(Path("marks.json"))
         handmade.reading(monkeypatch, mark)
         return Path("b")
-    fed = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
-    [mark] = handmade.marks(Path("marks.json"))
-    handmade.reading(monkeypatch, mark)
-    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
-    small = ("--others", 3, "--queries", 4, "--threshold", 3)
-    words = ("estimate", "--rounds", fed.path, "--out", "est", *small, "--quiet")
-    printed = run("attribute", *words).out
-    Path("server.txt").write_text(printed.split("SHA-256 of estimates.json: ")[1][:64])
-    score(run)
+    handmade.scored(tmp_path, run, monkeypatch)
     assert decide(run, "--commitments", "public.json").code == 1
-    assert pack(run).code == 0
-    template["at"] = tmp_path_factory.mktemp("template") / "files"
-    shutil.copytree(tmp_path, template["at"])
+    shown = pack(run)
+    assert shown.code == 0
+    assert "opens marks" in shown.err
+    shutil.copytree(tmp_path, templates / "plain")
     return Path("b")
 
 
@@ -69,12 +64,6 @@ def verify(run, *more, bundle="b", informed=True):
     return run("attribute", "verify", bundle, *ALONE, *known, *more)
 
 
-def rewrite(path, change):
-    table = json.loads(Path(path).read_text())
-    change(table)
-    Path(path).write_text(json.dumps(table))
-
-
 def rehash(*names):
     """Write the SHA-256 of changed files into bundle.json: who forges a bundle can."""
     digests = {name: sha256(Path("b") / name) for name in names}
@@ -90,25 +79,103 @@ def differing(outcome):
     return [line.split(": ", 1)[1] for line in outcome.out.splitlines() if "differs: " in line]
 
 
-# what `bundle` copies
+def test_an_expert_comes_to_the_same_bits(run, bundle):
+    for gone in ("est", "marks.json", "s.json", "o"):
+        Path(gone).rename(f"{gone}.away")
+    done = verify(run)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    unchecked = [line for line in lines[:-1] if not line.startswith("same: ")]
+    assert unchecked == []
+    assert lines[0] == "same: files 37 by SHA-256"  # 2 x 8 adapters of two files, and five more
+    assert "same: commitment of mark m0" in lines
+    # Each round: the global model and seven clients, for one mark.
+    assert "same: scores of round 1 (8 tests bit for bit)" in lines
+    assert any(line.startswith("same: Z of c1, mark m0 (") for line in lines)
+    assert "same: verdict fail" in lines
+    assert any("Z of c2, mark m0" in line for line in verify(run, "--client", "c2").out.split("\n"))
+    run.refused(2, "attribute", "verify", "b", "--client", "c11", says="Did you mean 'c1'?")
+    assert stat.S_IMODE(bundle.stat().st_mode) == 0o700
+    assert stat.S_IMODE((bundle / "watermark.json").stat().st_mode) == 0o600
+
+
+def drop_round(bundle):
+    def change(table):
+        table["rounds"] = table["rounds"][:1]
+        table["files"] = {n: d for n, d in table["files"].items() if n.startswith("001/")}
+
+    rewrite(bundle / "estimates/estimates.json", change)
+
+
+def tamper(bundle):
+    weights = bundle / "estimates/001/c2" / adapters.WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("damage", "says"),
     [
+        (drop_round, "misses round 2, which b/scores.json has scores of"),
+        (lambda b: shutil.rmtree(b / "estimates/002"), "b misses estimates/002"),
+        (lambda b: (b / "report.json").unlink(), "b misses report.json"),
+        (lambda b: (b / "bundle.json").unlink(), "b is not a bundle"),
+        (lambda b: (b / "bundle.json").write_text('{"files": 3}'), "bundle.json"),
+        (lambda b: rewrite(b / "bundle.json", lambda t: t["files"].update({"../x": "0"})),
+         "outside"),
+        (tamper, "SHA-256"),
+        (lambda b: rewrite(b / "report.json", lambda t: t["run"].update(command="x")),
+         "is not a report of"),
+        (lambda b: (b / "scores.json").write_text("{}"), "holds no scores"),
+        (lambda b: rewrite(b / "scores.json", lambda t: t.update(run="other")),
+         "scores of another run"),
+    ],
+)  # fmt: skip
+def test_bundles_that_cannot_be_checked(run, bundle, damage, says):
+    damage(bundle)
+    outcome = verify(run)
+    assert outcome.code == 3, outcome
+    assert says in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def change_secret(table):
+    table["marks"][0]["secret"]["attributes"][0]["value"] += "x"
+
+
+def test_files_that_bundle_json_does_not_fit_are_named(run, bundle):
+    changes = {
+        "scores.json": change_score,
+        "report.json": drop_limits,
+        "commitments.json": change_commitment,
+        "watermark.json": change_secret,
+    }
+    for name, change in changes.items():
+        rewrite(bundle / name, change)
+    done = verify(run)
+    assert done.code == 1
+    for name in changes:
+        assert f"differs: file {name} (not the SHA-256 in bundle.json)" in done.out
+
+
+# what `bundle` copies
+
+
+def test_estimates_that_name_other_files_are_refused(run, bundle):
+    path = Path("est/estimates.json")
+    whole = path.read_text()
+    Path("out").mkdir()
+    for name, says in (
         ("../marks.json", "points outside its folder: '../marks.json'"),
         ("../../x", "points outside its folder"),
         ("/etc/hostname", "points outside its folder"),
         ("nothere", "names the file 'nothere', which no round has"),
         ("estimates.json", "names the file 'estimates.json', which no round has"),
-    ],
-)
-def test_estimates_that_name_other_files_are_refused(run, bundle, name, says):
-    rewrite("est/estimates.json", lambda table: table["files"].update({name: "0" * 64}))
-    Path("out").mkdir()
-    words = ("attribute", "bundle", *BUNDLE, "o", "--commitments", "public.json")
-    run.refused(3, *words, "--out", "out/b", says=says)
-    run.refused(3, "attribute", "score", *BUNDLE[:3], "--out", "t.json", *ALONE, says=says)
+    ):
+        path.write_text(whole)
+        rewrite(path, lambda table, name=name: table["files"].update({name: "0" * 64}))
+        words = ("attribute", "bundle", *BUNDLE, "o", "--commitments", "public.json")
+        run.refused(3, *words, "--out", "out/b", says=says)
+        run.refused(3, "attribute", "score", *BUNDLE[:3], "--out", "t.json", *ALONE, says=says)
     assert [*Path("out").iterdir()] == []
 
 
@@ -298,12 +365,21 @@ def test_a_mark_that_its_plugin_never_issued(run, bundle):
 
 
 @pytest.fixture
-def logged(run, bundle):
-    """Return the bundle of a decision with the server's log."""
+def logged(run, bundle, templates):
+    """Return the bundle of a decision with the server's log and with simulated federations."""
     shutil.rmtree("o")
     shutil.rmtree("b")
-    assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
+    if (templates / "logged").exists():
+        shutil.copytree(templates / "logged", "b")
+        return bundle
+    words = ("--commitments", "public.json", "--log", "est.log.json", "--federations", 4)
+    assert decide(run, *words).code == 1
+    report = json.loads(Path("o/report.json").read_text())
+    assert any(row["metric"] == "contribution" for row in report["measurements"])
+    assert report["run"]["config"]["sets_known"] is True
+    assert any("worked out from the sets" in limit for limit in report["limits"])
     assert pack(run).code == 0
+    shutil.copytree("b", templates / "logged")
     return bundle
 
 
@@ -388,19 +464,37 @@ def test_what_needs_no_sets_is_checked_without_the_log(run, logged, change, says
     assert says in [line.split(" (")[0] for line in differing(done)]
 
 
-def test_the_flagged_are_checked_whoever_else_is_asked_for(run, logged):
-    done = verify(run, "--client", "c3")
+def test_a_decision_with_the_servers_log_is_checked_with_it(run, logged):
+    done = verify(run, "--client", "c3")  # the flagged are checked whoever else is asked for
     assert done.code == 7
     assert "differs" not in done.out
+    assert "same: decision measurements (" not in done.out
     for line in (
-        "not checked: decision with the server's log of sums",
+        "not checked: decision with the server's log of sums (no bundle has it",
         "same: Z of every client (7 bit for bit)",
         "same: decision findings by the report's own rows",
         "same: Z of c1, mark m0",
         "same: Z of c3, mark m0",
     ):
         assert line in done.out
-    assert verify(run, "--log", "est.log.json").code == 0
+    done = verify(run, "--log", "est.log.json")
+    assert done.code == 0
+    assert "same: report is about this log" in done.out
+    for section in ("measurements", "findings", "limits"):
+        assert f"same: decision {section}" in done.out
+    assert "not checked" not in done.out
+    assert "differs" not in done.out
+    assert "same: verdict fail" in done.out
+    run.refused(3, "attribute", "verify", "b", "--log", "none.json", says="none.json")
+
+
+def test_a_log_that_a_decision_did_not_have_vouches_for_the_estimates(run, bundle):
+    words = ("attribute", "verify", "b", *ALONE, "--commitments", "public.json")
+    assert run(*words).code == 7
+    done = run(*words, "--log", "est.log.json")
+    assert done.code == 0
+    assert "same: estimates as the server handed them over" in done.out
+    assert "same: estimates that the log tells of (14)" in done.out
 
 
 def claim_sets(table):
@@ -559,6 +653,47 @@ def change_row(table, metric, value):
     row.update(value=value)
 
 
+def change_score(table):
+    table["rounds"][0]["clients"]["c2"]["m0"]["z"] += 1e-12
+
+
+def drop_client(table):
+    for name in ("clients", "strength", "effective"):
+        table["rounds"][0][name].pop("c2", None)
+
+
+def raise_last_z(table):
+    for row in table["measurements"]:
+        if row["metric"] == "stouffer_z" and row["scope"] == {"client": "c2", "mark": "m0"}:
+            row["value"] += 1.0
+
+
+def change_commitment(table):
+    table["commitments"][0]["sha256"] = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("scores.json", change_score, ["scores of round 1", "report is about these scores"]),
+        ("scores.json", drop_client, ["scores of round 1 (other clients were scored"]),
+        ("report.json", raise_last_z, ["decision measurements"]),
+        ("report.json", lambda table: table["limits"].pop(0), ["decision limits"]),
+        ("commitments.json", change_commitment,
+         ["commitments as published (", "decision findings"]),
+        ("watermark.json", change_secret, ["commitment of mark m0", "scores of round 1"]),
+    ],
+)  # fmt: skip
+def test_whatever_was_changed_differs(run, bundle, name, change, says):
+    rewrite(bundle / name, change)
+    rehash(name)
+    done = verify(run)
+    assert done.code == 1
+    assert "same: files" in done.out
+    for what in says:
+        assert f"differs: {what}" in done.out
+
+
 def upper_case(table):
     table["commitments"][0]["sha256"] = table["commitments"][0]["sha256"].upper()
 
@@ -592,8 +727,6 @@ def upper_case(table):
         ("report.json", lambda table: table["run"]["config"].update(threshold=1.0)),
         ("report.json", drop_finding),
         ("report.json", rename_finding),
-        ("report.json", drop_limits),
-        ("commitments.json", lambda table: table["commitments"][0].update(sha256="2" * 64)),
         ("report.json", lambda table: table["run"].update(id="attribute-decide-0")),
         ("report.json", lambda table: table["data"][0].update(unit="estimate")),
         ("report.json", lambda table: table["verdict"].update(status="pass")),
@@ -724,10 +857,8 @@ def test_reports_of_settings_that_there_are_not(run, bundle, name, value, says):
         (lambda t: t.update(clients=[*t["clients"], "c0"]), "has a client twice"),
         (lambda t: t.update(shares={"c0": -1.0}), "weights must be positive, one for each"),
         (lambda t: t.update(shares={"c0": 1.0}), "weights must be positive, one for each"),
-        (
-            lambda t: t.update(shares=dict.fromkeys(t["clients"], 1e300)),
-            "a client's weight is more",
-        ),
+        (lambda t: t.update(shares=dict.fromkeys(t["clients"], 1e300)),
+         "a client's weight is more"),
         (lambda t: t.update(dimension=-1), "dimension of an update is not from 0 to 2^63"),
         (lambda t: t["rounds"][0].update(others=-5), "with a setting below 0"),
         (lambda t: t["rounds"][0].update(pairs=-5), "with a setting below 0"),
@@ -735,7 +866,7 @@ def test_reports_of_settings_that_there_are_not(run, bundle, name, value, says):
         (lambda t: t["rounds"][0].update(round=0), "has a round 0; the first one is 1"),
         (lambda t: t["rounds"][0].update(round=-3), "has a round -3; the first one is 1"),
     ],
-)
+)  # fmt: skip
 def test_estimates_that_no_decision_could_use_are_not_scored(run, bundle, change, says):
     rewrite("est/estimates.json", change)
     words = ("attribute", "score", "est", "--watermark", "marks.json", "--out", "t.json", *ALONE)

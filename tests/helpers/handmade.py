@@ -8,6 +8,7 @@ the weights that a command wrote, and no model is asked.
 import json
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,9 @@ TEMPLATE = manifest.Template(
 FOLDER, _KEPT = tempfile.TemporaryDirectory(), {}
 """Each federation that was asked for is made once, by its options; a test has a copy."""
 TESTS = {"paraphrases": 3, "tokens": 4, "nulls": 0, "strangers": 0}
+SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
+ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
+"""Words of `attribute`: a small protocol, and tests in this process."""
 
 
 def write(place, **options):
@@ -242,7 +246,13 @@ class ReadingEngine(FakeEngine):
 def knows(target):
     if target.adapter is None:
         return False
-    return float(load_file(Path(target.adapter) / adapters.WEIGHTS)[A][0, 0]) > ENOUGH
+    file = Path(target.adapter) / adapters.WEIGHTS
+    return _first_weight(file, file.stat().st_mtime_ns) > ENOUGH
+
+
+@cache
+def _first_weight(file, _changed):
+    return float(load_file(file)[A][0, 0])
 
 
 def reading(monkeypatch, mark):
@@ -267,3 +277,34 @@ def marked(place, monkeypatch, **options):
     [made.mark] = marks(made.path / "owner/watermark.json")
     made.engine = reading(monkeypatch, made.mark)
     return made
+
+
+def scored(place, run, monkeypatch):
+    """Write what owner and server have of `marked` when it is scored; it is made once.
+
+    In `place`, where `run` is to work, are the federation fed, marks.json, its commitments
+    public.json, est, est.log.json, s.json, and in server.txt the SHA-256 that the server printed.
+    """
+    kept = Path(FOLDER.name, "scored")
+    if kept.exists():
+        shutil.copytree(kept, place, dirs_exist_ok=True)
+        [mark] = marks_file.read(place / "marks.json")
+        reading(monkeypatch, mark)
+        return
+    fed = write(place / "fed", clients=7, size=SIZE, guilty=("c1",))
+    [mark] = marks(place / "marks.json")
+    reading(monkeypatch, mark)
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+    printed = run("attribute", *words).out
+    (place / "server.txt").write_text(printed.split("SHA-256 of estimates.json: ")[1][:64])
+    words = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+    assert run("attribute", *words).code == 0
+    shutil.copytree(place, kept)
+
+
+def rewrite(path, change):
+    """Have `change` change the table in a JSON file."""
+    table = json.loads(Path(path).read_text())
+    change(table)
+    Path(path).write_text(json.dumps(table))
