@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from fedaudit.extraction import controls
-from fedaudit.joint import intersection
+from fedaudit.joint import intersection, keys
 
 
 class Members:
@@ -56,8 +56,10 @@ class Members:
 
 @pytest.fixture
 def members(run, monkeypatch):
-    monkeypatch.setattr(intersection, "LEAST", 4)  # a padded set has fewer elements to encrypt
-    monkeypatch.setattr(controls, "MAX_CONTROLS", 8)  # and so has a set of controls
+    # So that sets have few elements to encrypt.
+    monkeypatch.setattr(intersection, "LEAST", 4)
+    monkeypatch.setattr(controls, "MAX_CONTROLS", 8)
+    monkeypatch.setattr(keys, "LONGEST_PIECE", 12)
     return lambda *names: Members(run, names)
 
 

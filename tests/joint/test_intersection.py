@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
-from fedaudit.joint import elements
+from fedaudit.joint import elements, intersection
 from fedaudit.joint.elements import BINS, WIDTH, Elements
 from fedaudit.joint.intersection import Asker, Holder, false_positives, padded_bin, padded_size
 
@@ -25,12 +25,14 @@ numbers = st.sets(st.integers(0, 255), max_size=200)
 def test_what_two_sets_have_in_common(held, sought):
     held, sought = Elements(keys(*held)), Elements(keys(*sought))
     holder, asker = Holder.new(), Asker.new()
-    request, asked = asker.request(sought), padded_bin(sought) * BINS
-    found = asker.common(sought, holder.setup(held), holder.answer(request, asked))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intersection, "LEAST", 4)
+        request, size = asker.request(sought), padded_bin(sought)
+        found = asker.common(sought, holder.setup(held), holder.answer(request, size * BINS))
     plain = [{key for one in s.bins for key in one.tolist()} for s in (held, sought)]
     assert found == plain[0] & plain[1]
     sizes = {len(psi.Request.FromString(one).encrypted_elements) for one in request}
-    assert sizes == {padded_bin(sought)}
+    assert sizes == {size}
 
 
 @given(st.lists(st.lists(st.binary(min_size=WIDTH, max_size=WIDTH))))

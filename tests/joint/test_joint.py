@@ -1,41 +1,21 @@
 """A joint audit from commitments to one report, beside the audit of all records in one place."""
 
-import base64
 import json
 import runpy
 import zipfile
 from pathlib import Path
 
-import fake_audit
-import private_set_intersection.python as psi
 import pytest
+from test_relay import messages
 
 from fedaudit.api.records import PromptStart
 from fedaudit.audit import access, preflight
 from fedaudit.audit.preflight import PromptStartScores
-from fedaudit.joint.intersection import padded_size
-from fedaudit.joint.keys import asked_keys, text_keys
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
 LESS = ("--set", "contextual.samples=2")
 NAMES = ("a", "b", "c")
 rows = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/joint_equality.py"))["counts"]
-
-
-def messages():
-    """Return everything that left a member, with statements decoded, by path."""
-    found = {}
-    for path in Path().glob("[abc]/*.*"):
-        parts = {"": path.read_bytes()}
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                parts = {name: archive.read(name) for name in archive.namelist()}
-        for name, part in parts.items():
-            found[str(path), name] = part
-            if part.startswith(b"{"):
-                payload = base64.b64decode(json.loads(part)["payload"])
-                found[str(path), f"{name} payload"] = json.dumps(json.loads(payload)).encode()
-    return found
 
 
 @pytest.fixture
@@ -76,45 +56,6 @@ def test_counts_and_verdict_are_those_of_the_matrix(files, members, run, differi
     shown = run("report", "joint.json", "--format", "markdown")
     assert shown.code == 0
     assert "Do not rely" not in shown.out
-
-
-def test_no_string_leaves_a_member_and_sizes_are_padded(files, members, here):
-    group = members(*NAMES)
-    group.commit(*MODEL, *LESS, **files)
-    group.to_answers()
-    group.to_results("--counts")
-    sent = messages()
-    assert len(sent) > 30
-    known = {*fake_audit.NAMES, *fake_audit.PLACES, "the claimant", "sued the bank", "left."}
-    for name, content in sent.items():
-        text = content.decode("latin-1").casefold()
-        assert not [s for s in known if s.casefold() in text], name
-        keys = [*asked_keys(known), *text_keys("the claimant sued the bank")]
-        assert not [k for k in keys if k in content or k.hex().encode() in content], name
-    for name in NAMES:
-        sizes = {
-            len(psi.Request.FromString(content).encrypted_elements)
-            for (path, part), content in sent.items()
-            if path == f"{name}/{name}.ask.zip" and part.startswith("request-")
-        }
-        [size] = sizes  # of every bin
-        assert size == padded_size(size)
-    for name in NAMES:
-        assert not (Path(name) / "private").stat().st_mode & 0o077
-        assert (Path(name) / "private/report.json").exists()
-
-
-def test_without_counts_only_verdicts_are_told(files, members, run):
-    group = members("a", "b")
-    group.commit(*MODEL, *LESS, **files)
-    group.to_answers()
-    group.to_results()
-    outcome = run("joint", "report", "b")
-    assert outcome.out.count("'s strings: ") == 2
-    assert "contextual" not in outcome.out
-    results = [content for (path, _), content in messages().items() if ".result." in path]
-    assert not any(b"coverage" in content for content in results)
-    run.refused(2, "joint", "report", "b", "--json", "x.json", says="verdict only")
 
 
 def test_what_is_missing_altered_or_of_another_audit_is_refused(files, members, run):
@@ -197,6 +138,14 @@ def test_a_members_files_take_the_place_of_no_others(files, members, run):
             group.send(".ask.zip" if step == "ask" else ".answer-for-*.zip")
     group.to_results()
     group.to_results()  # its own files are written anew
+    # Without --counts only verdicts are told.
+    outcome = run("joint", "report", "b")
+    assert outcome.out.count("'s strings: ") == 2
+    assert "contextual" not in outcome.out
+    results = [content for (path, _), content in messages().items() if ".result." in path]
+    assert results
+    assert not any(b"coverage" in content for content in results)
+    run.refused(2, "joint", "report", "b", "--json", "x.json", says="verdict only")
 
 
 def test_members_must_agree_on_the_audit(files, members, run):

@@ -1,18 +1,65 @@
 """A joint audit whose files a server carries."""
 
+import base64
+import json
 import shutil
+import zipfile
 from pathlib import Path
 
+import fake_audit
+import private_set_intersection.python as psi
 import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.joint import relay
 from fedaudit.joint.combining import combine
 from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
+from fedaudit.joint.intersection import padded_size
+from fedaudit.joint.keys import asked_keys, text_keys
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--device", "cpu")
 LESS = ("--set", "contextual.samples=2")
 NAMES = ("a", "b", "c")
+
+
+def messages():
+    """Return everything that left a member, with statements decoded, by path."""
+    found = {}
+    for path in Path().glob("[abc]/*.*"):
+        parts = {"": path.read_bytes()}
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                parts = {name: archive.read(name) for name in archive.namelist()}
+        for name, part in parts.items():
+            found[str(path), name] = part
+            if part.startswith(b"{"):
+                payload = base64.b64decode(json.loads(part)["payload"])
+                found[str(path), f"{name} payload"] = json.dumps(json.loads(payload)).encode()
+    return found
+
+
+def check_what_left(names):
+    """Assert that no string left a member, and that the sizes of sets are padded."""
+    sent = messages()
+    assert len(sent) > 30
+    known = {*fake_audit.NAMES, *fake_audit.PLACES, "the claimant", "sued the bank", "left."}
+    keys = [*asked_keys(known), *text_keys("the claimant sued the bank")]
+    keys += [key.hex().encode() for key in keys]
+    for name, content in sent.items():
+        text = content.decode("latin-1").casefold()
+        assert not [s for s in known if s.casefold() in text], name
+        assert not [key for key in keys if key in content], name
+    for name in names:
+        sizes = {
+            len(psi.Request.FromString(content).encrypted_elements)
+            for (path, part), content in sent.items()
+            if path == f"{name}/{name}.ask.zip" and part.startswith("request-")
+        }
+        [size] = sizes  # of every bin
+        assert size == padded_size(size)
+    for name in names:
+        assert not (Path(name) / "private").stat().st_mode & 0o077
+        assert (Path(name) / "private/report.json").exists()
 
 
 @pytest.fixture
@@ -53,6 +100,7 @@ def test_what_a_server_carries_is_what_members_mail(group, run):
     assert all(name.endswith(f"-for-{to}.zip") for to, name in answers)
     group.to_answers()
     group.to_results("--counts")
+    check_what_left(NAMES)
     mailed = combine(Path("a"))
     rows = [one.report.to_json()["measurements"] for one in (carried, mailed)]
     assert rows[0] == rows[1]
@@ -64,16 +112,19 @@ def test_what_a_server_carries_is_what_members_mail(group, run):
         assert f"all members: {carried.status}" in run("joint", "report", folder).out
 
 
-def test_a_run_that_broke_goes_on_with_the_files_that_are_there(group, monkeypatch):
+def test_a_run_that_broke_goes_on_with_the_files_that_are_there(files, members, monkeypatch):
+    two = NAMES[:2]
+    members(*two).commit(*MODEL, *LESS, **files)
+
     def broken(step, node, files):
-        if step == RESULT and node == 3:
+        if step == RESULT and node == 2:
             raise ConnectionError
         return files
 
     with pytest.raises(ConnectionError):
-        Server(NAMES, alter=broken).audit("first")
+        Server(two, alter=broken).audit("first")
     monkeypatch.setattr(relay, "ask", None)  # not taken again
-    assert Server(NAMES).audit("first").statuses.keys() == {*NAMES}
+    assert Server(two).audit("first").statuses.keys() == {*two}
 
 
 def test_commitments_that_were_exchanged_before_are_final(group):
@@ -83,21 +134,15 @@ def test_commitments_that_were_exchanged_before_are_final(group):
         Server(NAMES).audit()
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [
+def test_files_of_another_name_or_receiver_and_second_requests_are_refused(group):
+    for step, name in (
         (ASK, "../a.commit.json"),
         (ASK, "private"),
         (ANSWER, "a.answer-for-c.zip"),
         (ANSWER, "a.ask.json"),
-    ],
-)
-def test_a_file_of_another_name_or_receiver_is_refused(group, step, name):
-    with pytest.raises(InputError, match="is not a file of a joint audit for b"):
-        relay.take_step(Path("b"), step, {name: b"x"}, counts=True)
-
-
-def test_a_request_that_comes_a_second_time_is_refused(group):
+    ):
+        with pytest.raises(InputError, match="is not a file of a joint audit for b"):
+            relay.take_step(Path("b"), step, {name: b"x"}, counts=True)
     Path("b/a.ask.zip").write_bytes(b"the first")
     with pytest.raises(InputError, match=r"a\.ask\.zip came a second time, and is another one"):
         relay.take_step(Path("b"), ANSWER, {"a.ask.zip": b"x"}, counts=False)
