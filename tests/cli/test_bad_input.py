@@ -9,7 +9,6 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from command import Command
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -25,11 +24,9 @@ HANGS = r"(([a-z_.0-9]+)+)+!"
 """Takes longer than the universe for a name of thirty letters."""
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def records(empty_folder):
     Path("good.jsonl").write_text(GOOD + "\n")
-    return Command(monkeypatch, capfd)
 
 
 @pytest.fixture
@@ -46,15 +43,12 @@ def fed(federation, run, tmp_path):
         (GOOD.encode() + b"\nnot json\n", "line 2: not JSON"),
         (b'{"text": "caf\xe9"}\n', "line 1: not UTF-8"),
         (b'{"text": "abc", "pii": [{"start": 1, "end": 9, "label": "X"}]}', "not inside the text"),
-        (
-            b'{"text": "abcdef", "pii": [{"start": 0, "end": 3, "label": "X"},'
-            b' {"start": 2, "end": 5, "label": "X"}]}',
-            "overlap",
-        ),
+        (b'{"text": "abcdef", "pii": [{"start": 0, "end": 3, "label": "X"},'
+         b' {"start": 2, "end": 5, "label": "X"}]}', "overlap"),
         (json.dumps({"prefix": "word " * 3000}).encode(), "more than the context"),
         (b'{"text": "nothing personal", "pii": []}', "nothing to ask"),
     ],
-)
+)  # fmt: skip
 def test_bad_prefixes(run, content, says):
     if content is not None:
         Path("bad.jsonl").write_bytes(content)
@@ -80,11 +74,8 @@ def test_bad_prefixes(run, content, says):
         (("reproduce", "fed_pi"), 2, "Did you mean 'fed_pii'?"),
         (("extract", "--prefixes", "good.jsonl"), 2, "no --target"),
         (("extract", "--prefixes", "good.jsonl", "--attack", "contextal"), 2, "'contextual'?"),
-        (
-            ("extract", "--prefixes", "good.jsonl", "--set", "contextual.sampels=3"),
-            2,
-            "Did you mean 'samples'?",
-        ),
+        (("extract", "--prefixes", "good.jsonl", "--set", "contextual.sampels=3"), 2,
+         "Did you mean 'samples'?"),
         (("extract", "--prefixes", "good.jsonl", "--detector", "presido"), 2, "'presidio'?"),
         (("extract", "--prefixes", "good.jsonl", "--target", "./none"), 3, "no target"),
         (("extract", "--prefixes", "good.jsonl", "--target", "good.jsonl"), 3, "is a file"),
@@ -96,7 +87,7 @@ def test_bad_prefixes(run, content, says):
         (("profiles", "fed_pi"), 2, "Did you mean 'fed_pii'?"),
         (("frobnicate",), 2, "frobnicate"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_on_the_command_line(run, words, code, says):
     run.refused(code, *words, says=says)
     assert sorted(path.name for path in Path().iterdir()) in (
@@ -254,42 +245,27 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"target_modules": "*"},
-        {"rank_pattern": {"*": 3}},
-        {"rank_pattern": "x"},
-        {"alpha_pattern": {"*": 3}},
-        {"alpha_pattern": "x"},
-        {"exclude_modules": "*"},
-        {"bias": "junk"},
-        {"r": 10**7},
-        {"r": "x"},
-        {"r": None},
-        {"lora_alpha": "x"},
-        {"r": 0},
-        {"lora_alpha": float("nan")},
-        {"lora_alpha": float("inf")},
-        {"lora_alpha": 1e308},
-        {"lora_alpha": -8},
+        *({name: "*"} for name in ("target_modules", "exclude_modules")),
+        *({name: {"*": 3}} for name in ("rank_pattern", "alpha_pattern")),
+        *({name: "x"} for name in ("rank_pattern", "alpha_pattern", "r", "lora_alpha")),
+        *({"r": rank} for rank in (10**7, None, 0)),
+        *({"lora_alpha": alpha} for alpha in (float("nan"), float("inf"), 1e308, -8)),
         {"alpha_pattern": {"q_proj": float("nan")}},
         {"rank_pattern": {"q_proj": 10**9}},
-        {"lora_dropout": 7},
-        {"init_lora_weights": "pissa"},
-        {"init_lora_weights": "olora"},
-        {"use_qalora": True},
+        *({"init_lora_weights": name} for name in ("pissa", "olora")),
+        *({"bias": "junk"}, {"lora_dropout": 7}, {"use_qalora": True}),
         {"modules_to_save": ["lm_head"]},
         {"layer_replication": [[0, 1]] * 1000},
         {"megatron_config": {"a": 1}, "megatron_core": "evil"},
-        {"target_modules": HANGS},
-        {"exclude_modules": HANGS},
-        {"rank_pattern": {HANGS: 3}},
-        {"alpha_pattern": {HANGS: 3}},
+        *({name: HANGS} for name in ("target_modules", "exclude_modules")),
+        *({name: {HANGS: 3}} for name in ("rank_pattern", "alpha_pattern")),
         {"layers_pattern": HANGS, "layers_to_transform": [0]},
     ],
     ids=lambda changes: json.dumps(changes)[:50],
 )
-def test_broken_adapter_configurations(run, fed, changes, monkeypatch):
+def test_broken_adapter_configurations(run, adapter, changes, monkeypatch):
     monkeypatch.setattr(module_patterns, "SECONDS", 0.2 if HANGS in json.dumps(changes) else 1.0)
-    path = fed / "rounds/002/global/adapter_config.json"
+    path = shutil.copytree(adapter, Path("lora")) / "adapter_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano", "--quiet")
     run.refused(3, *words, "--adapter", path.parent)

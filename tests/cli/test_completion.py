@@ -1,38 +1,30 @@
 """Shells complete commands and options: what they are told to ask is answered."""
 
-import os
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-
-def asked(*words, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "fedaudit", *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+TYPER = "_TYPER_COMPLETE_ARGS"
 
 
 @pytest.mark.parametrize(
-    ("line", "position", "answers"),
-    [("fedaudit at", "1", "attribute"), ("fedaudit extract --pref", "2", "--prefixes")],
+    ("shell", "line", "answer"),
+    [
+        ("bash", {"COMP_WORDS": "fedaudit at", "COMP_CWORD": "1"}, "attribute\n"),
+        ("bash", {"COMP_WORDS": "fedaudit extract --pref", "COMP_CWORD": "2"}, "--prefixes\n"),
+        ("zsh", {TYPER: "fedaudit sim"}, '"simulate":'),
+        ("fish", {TYPER: "fedaudit sim", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "simulate\t"),
+    ],
 )
-def test_bash_is_answered(line, position, answers):
-    done = asked(COMP_WORDS=line, COMP_CWORD=position, _FEDAUDIT_COMPLETE="complete_bash")
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [answers], "")
-
-
-def test_zsh_and_fish_are_answered():
-    line = {"_TYPER_COMPLETE_ARGS": "fedaudit sim"}
-    zsh = asked(**line, _FEDAUDIT_COMPLETE="complete_zsh")
-    assert (zsh.returncode, '"simulate":' in zsh.stdout) == (0, True)
-    fish = asked(**line, _FEDAUDIT_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="get-args")
-    assert (fish.returncode, fish.stdout.startswith("simulate\t")) == (0, True)
+def test_shells_are_answered(run, monkeypatch, shell, line, answer):
+    for name, value in {**line, "_FEDAUDIT_COMPLETE": f"complete_{shell}"}.items():
+        monkeypatch.setenv(name, value)
+    done = run()
+    assert (done.code, done.err) == (0, "")
+    assert answer in done.out
+    assert shell != "bash" or done.out.rstrip("\n") == answer.rstrip("\n")
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")

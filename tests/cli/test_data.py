@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Command
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def records(empty_folder):
     rows = [{"instruction": f"Do {n}.", "input": "", "output": f"Did {n}."} for n in range(30)]
     Path("alpaca_data.json").write_text(json.dumps([*rows, rows[0]]))
-    return Command(monkeypatch, capfd)
 
 
 def test_records_for_a_simulation(run):

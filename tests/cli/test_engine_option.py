@@ -4,7 +4,6 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 
 import pytest
-from command import Command
 
 from fedaudit.audit import fingerprint
 from fedaudit.audit.input_files import InputReader
@@ -22,11 +21,9 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").write_text('{"text": "Ann Lee of Leeds."}\n')
-    return Command(monkeypatch, capfd)
+@pytest.fixture(autouse=True)
+def records(empty_folder):
+    (empty_folder / "a.jsonl").write_text('{"text": "Ann Lee of Leeds."}\n')
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])

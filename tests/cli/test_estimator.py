@@ -4,18 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Command
 
 RECORD = {"text": "Dear Tom, hello.", "pii": [{"start": 5, "end": 8, "label": "PERSON"}]}
 OTHER = {"text": "To Jo.", "pii": [{"start": 3, "end": 5, "label": "PERSON"}]}
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def records(empty_folder):
     Path("ours.jsonl").write_text(json.dumps(RECORD) + "\n")
     Path("theirs.jsonl").write_text(json.dumps(OTHER) + "\n")
-    return Command(monkeypatch, capfd)
 
 
 ASKED = ("extract", "--target", "fedaudit-nano", "--prefixes", "ours.jsonl")

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Command
 
 GOOD = json.dumps(
     {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
@@ -14,12 +13,10 @@ GOOD = json.dumps(
 TARGET = ("--target", "fedaudit-nano")
 
 
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def records(empty_folder):
     Path("one.jsonl").write_text(GOOD + "\n")
     Path("two.jsonl").write_text(GOOD.replace("Ann Lee", "Bob Ray") + "\n")
-    return Command(monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(

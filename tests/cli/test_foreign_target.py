@@ -48,21 +48,21 @@ def extract(run, target, out, *more):
     return done, json.loads((out / "report.json").read_text())
 
 
+@pytest.fixture(scope="module")
+def wanted():
+    """Return an empty dict; the first test that needs it puts the report of a federation there."""
+    return {}
+
+
+ORACLES = [pytest.param(w, marks=pytest.mark.oracle) for w in (openfedllm, trainer, peft_folders)]
+
+
 @pytest.mark.parametrize(
-    "write",
-    [
-        flowertune,
-        shepherd,
-        *(
-            pytest.param(write, marks=pytest.mark.oracle)
-            for write in (openfedllm, trainer, peft_folders)
-        ),
-    ],
-    ids=lambda write: write.__name__,
+    "write", [flowertune, shepherd, *ORACLES], ids=lambda write: write.__name__
 )
-def test_an_audit_of_a_foreign_folder_is_that_of_a_federation(run, tmp_path, write):
-    ours = native(RUN, tmp_path / "native")
-    _, wanted = extract(run, ours, tmp_path / "a")
+def test_an_audit_of_a_foreign_folder_is_that_of_a_federation(run, tmp_path, write, wanted):
+    if not wanted:
+        wanted |= extract(run, native(RUN, tmp_path / "native"), tmp_path / "a")[1]
     assert run("import", write(RUN, tmp_path / "src"), "made", "--template", "fed_pii").code == 0
     _, found = extract(run, "made", tmp_path / "b")
     assert found["measurements"] == wanted["measurements"]
@@ -122,44 +122,36 @@ def test_a_model_without_weights_or_with_them_is_no_foreign_folder(run, tmp_path
     run.refused(3, *words[:2], "bare", *words[3:], says="bare holds no model in safetensors.")
 
 
-def test_a_template_is_that_of_the_import(run, tmp_path):
+def test_a_template_is_that_of_the_import(tmp_path):
     source = flowertune(RUN, tmp_path / "src")
-    places = []
-    for number, words in enumerate([(), ("--template", "alpaca")]):
-        extract(run, source, tmp_path / str(number), *words)
-        kept = next((tmp_path / str(number) / "imported").iterdir())
-        places.append(kept.name)
-        said = json.loads((kept / "federation.json").read_text())["template"]["name"]
-        assert said == ("flowertune", "alpaca")[number]
+    places = [native_folder(source, tmp_path, lambda _: None, template=t) for t in ("", "alpaca")]
+    tables = [json.loads((place / "federation.json").read_text()) for place in places]
+    assert [one["template"]["name"] for one in tables] == ["flowertune", "alpaca"]
     assert places[0] != places[1]
 
 
-def test_a_round_of_a_foreign_folder_can_be_named(run, tmp_path):
+def test_a_round_and_a_template_of_a_foreign_folder_can_be_named(run, tmp_path):
     source = flowertune(make_run(rounds=(5, 10)), tmp_path / "src")
-    _, report = extract(run, source, tmp_path / "a", "--round", "5")
+    _, report = extract(run, source, tmp_path / "a", "--round", "5", "--template", "alpaca")
     assert report["target"]["adapter"].endswith("rounds/005/global")
+    [kept] = (tmp_path / "a/imported").iterdir()
+    assert json.loads((kept / "federation.json").read_text())["template"]["name"] == "alpaca"
     words = ("extract", "--target", source, "--prefixes", "ours.jsonl", "--round", "7")
     done = run(*words)
     assert done.code == 2
     assert done.err.splitlines()[-1].endswith("has rounds 5 and 10, no round 7.")
 
 
-def test_what_changes_is_imported_anew(run, tmp_path):
+def test_what_changes_or_becomes_unreadable_is_imported_anew(tmp_path):
     source = flowertune(RUN, tmp_path / "src")
-    extract(run, source, tmp_path / "a")
-    peft(make_run(rounds=(3,)).whole[3], next(source.iterdir()) / "peft_3")
-    _, report = extract(run, source, tmp_path / "b")
-    assert report["target"]["adapter"].endswith("rounds/003/global")
-
-
-def test_what_becomes_unreadable_is_not_hidden_by_an_earlier_import(tmp_path):
-    source = flowertune(RUN, tmp_path / "src")
-    before = native_folder(source, tmp_path, lambda _: None)
-    (next(source.iterdir()) / "peft_3").mkdir()
-    after = native_folder(source, tmp_path, lambda _: None)
-    for folder, said in ((before, False), (after, True)):
+    third, found = next(source.iterdir()) / "peft_3", []
+    for change in (lambda: None, third.mkdir, lambda: peft(make_run(rounds=(3,)).whole[3], third)):
+        change()
+        folder = native_folder(source, tmp_path, lambda _: None)
         notes = json.loads((folder / "federation.json").read_text())["imported"]["notes"]
-        assert ("peft_3 is left out: it is empty." in notes) is said
+        is_left_out = "peft_3 is left out: it is empty." in notes
+        found.append((is_left_out, (folder / "rounds/003/global").exists()))
+    assert found == [(False, False), (True, False), (False, True)]
 
 
 def test_what_the_files_do_not_say_is_asked_for(run, tmp_path):
