@@ -280,10 +280,11 @@ def marked(place, monkeypatch, **options):
 
 
 def scored(place, run, monkeypatch):
-    """Write what owner and server have of `marked` when it is scored; it is made once.
+    """Write the files that owner and server have after a federation is scored; made once.
 
-    In `place`, where `run` is to work, are the federation fed, marks.json, its commitments
-    public.json, est, est.log.json, s.json, and in server.txt the SHA-256 that the server printed.
+    `place` is the working folder of `run`. It gets the federation fed, marks.json with its
+    commitments public.json, estimates est, est.log.json, the scores s.json, and in server.txt the
+    SHA-256 that the server printed.
     """
     kept = Path(FOLDER.name, "scored")
     if kept.exists():
