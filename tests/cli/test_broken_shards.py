@@ -79,6 +79,7 @@ def test_broken_headers_are_refused(run, sharded, change):
     run.refused(3, "merge", *parts)
 
 
-def test_a_shard_says_on_what_it_was_made(run, sharded):
-    sharded("one attack")
+def test_shards_that_are_whole_are_merged_and_say_on_what_they_were_made(run, sharded):
+    parts = sharded("one attack")
     assert ", torch " in load(Path("part1"), write=False).header.device
+    assert run("merge", *parts, "--out", "whole").code in (0, 1, 7)
