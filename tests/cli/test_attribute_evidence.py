@@ -212,6 +212,7 @@ def test_marks_that_are_not_opened_are_not_checked(run, fed):
     assert "not checked: scores of mark m1 (the mark is not opened)" in done.out
     assert "same: commitment of mark m0" in done.out
     assert "not checked: decision measurements" in done.out
+    assert "it follows from the bundle's scores; those of m1 are not checked" in done.out
     assert "same: accusation of c1, by the opened marks alone" in done.out
     told = Path("b/watermark.json").read_text()
     second = json.loads(Path("marks.json").read_text())["marks"][1]["secret"]["entity"]

@@ -88,7 +88,9 @@ def test_an_expert_comes_to_the_same_bits(run, bundle):
     unchecked = [line for line in lines[:-1] if not line.startswith("same: ")]
     assert unchecked == []
     assert lines[0] == "same: files 37 by SHA-256"  # 2 x 8 adapters of two files, and five more
+    assert "same: bundle names its contents" in lines
     assert "same: commitment of mark m0" in lines
+    assert "same: decision findings (1 bit for bit)" in lines
     # Each round: the global model and seven clients, for one mark.
     assert "same: scores of round 1 (8 tests bit for bit)" in lines
     assert any(line.startswith("same: Z of c1, mark m0 (") for line in lines)
