@@ -111,7 +111,7 @@ def _fit(hint: Any, value: Any, name: str, bounded: bool, most: UpTo | None = No
         if not fits:
             raise _wrong_type(hint, value, name)
         return _fit(fits[0], value, name, bounded, most)
-    if origin is tuple and isinstance(value, int | float) and not isinstance(value, bool):
+    if typing.get_args(hint) in ((int, ...), (float, ...)) and _accepts(float, value):
         value = [value]  # NAME=20 on the command line is a list of one, as NAME=word is
     if origin in (dict, Mapping, tuple) and isinstance(value, Mapping | list | tuple | str):
         return _members(hint, value, name, bounded, most)
