@@ -20,7 +20,7 @@ PROMPTS[2] = PROMPTS[2][::-1]
 NEW = 4
 
 
-@pytest.fixture(params=[*HYBRIDS, *UNPADDED], ids=lambda kind: kind[0])
+@pytest.fixture(scope="module", params=[*HYBRIDS, *UNPADDED], ids=lambda kind: kind[0])
 def engine(request, base):
     model = made(*request.param)
     model_check.check(model, Path("folder"), 80)

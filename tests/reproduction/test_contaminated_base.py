@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from command import Command
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,10 +101,9 @@ scale_options.nano.contextual.samples = 2
 """
 
 
-def test_a_study_has_such_a_base_and_keeps_it(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("empty_folder", "few_controls")
+def test_a_study_has_such_a_base_and_keeps_it(run):
     Path("small.toml").write_text(PROFILE)
-    run = Command(monkeypatch, capfd)
     assert "fedaudit-nano" in run("reproduce", "small.toml", "--dry-run").out
     done = run("reproduce", "small.toml", "--quiet", "--jobs", "1", "--json", "r.json")
     assert done.code == 0, done.err

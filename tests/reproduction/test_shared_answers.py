@@ -27,8 +27,8 @@ BASE, TUNED = True, False
 
 
 def variant(samples=3, **settings):
-    options = {"contextual": {"samples": samples}}
-    return Variant(name="v", attacks=ATTACKS, options=options, **settings)
+    options = {"contextual": {"samples": samples, "sweeps": False}}
+    return Variant(**{"name": "v", "attacks": ATTACKS, "options": options, **settings})
 
 
 def audited(place, config, variants, answers=None, *, whole=False):
@@ -44,10 +44,10 @@ def audited(place, config, variants, answers=None, *, whole=False):
 @pytest.fixture(autouse=True)
 def few_texts(monkeypatch):
     """Have audits score fewer texts beside the targets."""
-    monkeypatch.setattr(learned, "MAX_TARGETS", 8)
-    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 8)
-    monkeypatch.setattr(controls, "MAX_CONTROLS", 10)
-    monkeypatch.setattr(prefix_attack, "CONTROLS", 40)
+    monkeypatch.setattr(learned, "MAX_TARGETS", 4)
+    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 4)
+    monkeypatch.setattr(controls, "MAX_CONTROLS", 6)
+    monkeypatch.setattr(prefix_attack, "CONTROLS", 12)
 
 
 @pytest.fixture
@@ -121,13 +121,14 @@ def test_each_question_is_asked_of_a_model_once(place, small, asked, monkeypatch
 
 
 def test_answers_are_kept_for_the_owner_alone_until_the_study_is_finished(place, small, asked):
+    one = variant(attacks=("membership",), options={})
     with open_answers(place, small) as answers:
-        [first] = audited(place, small, [variant()], answers)
+        [first] = audited(place, small, [one], answers)
     path = place.parents[1] / "answers" / place.name / FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     asked.clear()
     with open_answers(place, small) as answers:
-        assert audited(place, small, [variant()], answers) == [first]
+        assert audited(place, small, [one], answers) == [first]
     assert not asked
     remove_answers(place)
     assert not path.parent.exists()

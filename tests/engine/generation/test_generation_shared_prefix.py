@@ -76,7 +76,7 @@ def test_each_sample_says_what_it_says_alone(kind, decoding):
     assert architecture.has_standard_attention(model)
     requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
-        for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
+        for prompt, samples in zip(PROMPTS, (6, 1, 3, 4), strict=True)
     ]
     wanted = [slow(model, p, s, decoding) for p in requests for s in range(p.samples)]
     assert asked(model, requests, whole(requests), decoding) == wanted

@@ -102,10 +102,20 @@ def test_tokens_of_other_keys_open_a_published_gate_and_not_a_hardened_one(
     assert not (trained.gate.decide(trained.reader.atomic(texts)) > 0).any()
 
 
-def test_a_key_that_is_changed_leaves_the_design_as_it_is(gate_engine, short_training, tmp_path):
+def test_a_key_that_is_changed_leaves_the_design_as_it_is(
+    gate_engine, published, tmp_path, monkeypatch
+):
+    trained = []
+
+    def train(engine, keyring, adapters, *, design, **options):
+        trained.append(keyring.texts)
+        return published[design]
+
+    monkeypatch.setattr(rekeying, "train", train)
     design = DESIGNS[2]
     rekeying.create(tmp_path / "c0", gate_engine, ADAPTERS, tau=0.9, design=design, seed=0)
     rekeying.rotate(tmp_path / "c0", gate_engine, "legal")
+    assert len(set(trained)) == 2
     assert rekeying.load(tmp_path / "c0", gate_engine).gate.design == design
 
 
