@@ -12,7 +12,7 @@ from fedaudit.engine.local import LocalEngine
 
 @pytest.fixture(scope="module")
 def engine():
-    return LocalEngine(load_base("fedaudit-nano", device="cpu"), batch_size=7, tokens=200)
+    return LocalEngine(load_base("fedaudit-nano", device="cpu"), batch_size=4, tokens=60)
 
 
 def plain(engine, prompt, vector=None):
@@ -25,7 +25,7 @@ def plain(engine, prompt, vector=None):
         return model.base_model(inputs_embeds=embedded).last_hidden_state[0, -1]
 
 
-PROMPTS = st.lists(st.lists(st.integers(3, 4000), max_size=20), min_size=1, max_size=12)
+PROMPTS = st.lists(st.lists(st.integers(3, 4000), max_size=20), min_size=1, max_size=6)
 
 
 @given(PROMPTS, st.lists(st.integers(3, 4000), max_size=6), st.booleans(), st.randoms())

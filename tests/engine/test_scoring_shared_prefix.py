@@ -98,7 +98,7 @@ def test_scores_are_those_of_each_sequence_alone(model, groups):
 
 def test_neither_batch_size_nor_order_matters(model, groups):
     wanted = LocalEngine(model).score_groups(BASE, groups)
-    for bounds in ({"tokens": 1}, {"tokens": 200}, {"batch_size": 3}, {"batch_size": 1}):
+    for bounds in ({"tokens": 1}, {"tokens": 200}, {"batch_size": 3}):
         close(LocalEngine(model, **bounds).score_groups(BASE, groups), wanted)
     backwards = LocalEngine(model).score_groups(BASE, [group[::-1] for group in groups[::-1]])
     close([group[::-1] for group in backwards[::-1]], wanted)

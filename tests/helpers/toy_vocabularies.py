@@ -78,16 +78,16 @@ def brute_force(base, prompt, targets, new, decoding):
     single bytes, with characters that were whole, when a byte behind them does not fit.
     """
     words = base.model.config.vocab_size
-    ways = torch.tensor(list(product(range(words), repeat=new)))
-    rows = torch.cat([torch.tensor(prompt).repeat(len(ways), 1), ways], dim=1)
-    mass = torch.ones(len(ways), dtype=torch.double)
-    for part in range(0, len(ways), 5000):
-        some = slice(part, part + 5000)
-        logits = base.model(rows[some], use_cache=False).logits[:, len(prompt) - 1 : -1]
-        for step in range(new):
-            table = _table(logits[:, step], decoding)
-            mass[some] *= table.gather(1, ways[some, step : step + 1]).squeeze(1)
-    hits = _hits(base.tokenizer, ways.tolist(), tuple(targets))
+    # All but the last token, which the model need not read.
+    heads = torch.tensor([*product(range(words), repeat=new - 1)], dtype=torch.long)
+    rows = torch.cat([torch.tensor(prompt).repeat(len(heads), 1), heads], dim=1)
+    logits = base.model(rows, use_cache=False).logits[:, len(prompt) - 1 :]
+    mass = torch.ones(len(heads), dtype=torch.double)
+    for step in range(new - 1):
+        mass *= _table(logits[:, step], decoding).gather(1, heads[:, step : step + 1]).squeeze(1)
+    mass = (mass[:, None] * _table(logits[:, -1], decoding)).flatten()
+    ways = [list(way) for way in product(range(words), repeat=new)]
+    hits = _hits(base.tokenizer, ways, tuple(targets))
     return [
         sum(one for one, hit in zip(mass.tolist(), hits, strict=True) if target in hit)
         for target in targets

@@ -40,7 +40,7 @@ def test_fixed_shapes_change_no_sample(kind, device):
     model = random_model(kind)
     requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
-        for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
+        for prompt, samples in zip(PROMPTS, (6, 1, 3, 4), strict=True)
     ]
     alone = wanted(model, requests)
     graphs = CudaGraphs(torch.device(device))

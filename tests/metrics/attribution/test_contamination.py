@@ -104,7 +104,7 @@ def summed(values):
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(
         st.lists(st.lists(st.integers(0, 60), min_size=3, max_size=3), min_size=2, max_size=2),

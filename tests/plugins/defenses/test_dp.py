@@ -162,7 +162,7 @@ def test_gradients_are_right_in_other_models_too(steps, how):
 
 
 @given(st.lists(st.lists(st.integers(0, 49), min_size=1, max_size=9), min_size=2, max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_document_moves_the_sum_by_the_clipping_norm_at_most(rows):
     """The sensitivity that the noise is made for, whatever the documents are."""
     sums = []

@@ -117,11 +117,11 @@ def test_transformers_finds_what_we_mark(llama, scheme, width):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_found_by_its_key_alone(llama, scheme):
     chosen = style(scheme, key=77)
-    marked = write(llama, jobs(4), chosen)
+    marked = write(llama, jobs(3), chosen)
     assert z_score(counted(chosen.detector, marked), 0.25) > 6
     wrong = Detector(scheme=scheme, key=79, vocabulary=VOCABULARY)
     assert abs(z_score(counted(wrong, marked), 0.25)) < 4
-    unmarked = write(llama, jobs(4), style(scheme, key=77, delta=0.0))
+    unmarked = write(llama, jobs(3), style(scheme, key=77, delta=0.0))
     right = Detector(scheme=scheme, key=77, vocabulary=VOCABULARY)
     assert abs(z_score(counted(right, unmarked), 0.25)) < 4
 

@@ -49,11 +49,6 @@ def by_scope(rows, metric, *keys):
     return {tuple(r.scope.get(k) for k in keys): r.value for r in rows if r.metric == metric}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def kept():
-    """Count on the trainings' own texts here."""
-
-
 @pytest.fixture(scope="module")
 def made(federation):
     """Return a function that gives the rows of trainings in the small federation."""
