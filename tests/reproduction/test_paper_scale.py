@@ -46,7 +46,7 @@ def paper(request, tmp_path, monkeypatch):
     named = [variant_config(chosen, "paper", variant, {}).table() for variant in variants]
     for seed, name in enumerate(sorted(set(file_names(named)))):
         made = generator.corpus(
-            cases=16,
+            cases=12,
             documents_per_case=3,
             seed=seed,
             languages=("en",),

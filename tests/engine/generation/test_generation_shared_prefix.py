@@ -105,10 +105,6 @@ def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
     assert any(length > used for length, used, _ in looked)
 
 
-def test_every_kind_is_tested():
-    assert set(MODELS) == set(architecture.KINDS)
-
-
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
     requests = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
     found = asked(llama, requests, whole(requests), SamplingParams())

@@ -290,17 +290,13 @@ def test_a_module_that_did_not_change_makes_no_room():
 
 
 def test_without_the_rounds_start_nothing_is_said(trainer):
-    train, _ = trainer
-    [row] = inverted(None, train("a", sgd, [RECORD])).measurements
-    assert row.value is None
-    assert "only rounds after the first" in row.reason
-
-
-def test_an_earlier_round_than_the_one_before_is_not_where_it_began(trainer):
     train, start = trainer
-    [row] = inverted(start, replace(train("a", sgd, [RECORD]), round=3)).measurements
-    assert row.value is None
-    assert "only rounds after the first" in row.reason
+    update = train("a", sgd, [RECORD])
+    # None at all, and that of an earlier round than the one before.
+    for before, one in ((None, update), (start, replace(update, round=3))):
+        [row] = inverted(before, one).measurements
+        assert row.value is None
+        assert "only rounds after the first" in row.reason
 
 
 @pytest.mark.parametrize(("name", "reason"), [("TRIED", "would have to be tried"), ("BEAM", "fit")])
