@@ -1,9 +1,9 @@
 """Floating-point operations of a model, counted by torch while the model runs.
 
-torch.utils.flop_counter has formulas for matrix products, attention's among them, and convolutions,
-at two operations a multiply-add. Not counted are elementwise operations (norms, activations,
-softmax, dropout, the optimizer), embedding look-ups, and every kernel for which it has no formula,
-such as the grouped products of a mixture of experts.
+torch.utils.flop_counter counts matrix products, attention's among them, and convolutions, at two
+operations a multiply-add. It leaves out elementwise operations (norms, activations, softmax,
+dropout, the optimizer), embedding look-ups, and every kernel for which it has no formula, such as
+the grouped products of a mixture of experts.
 
 Attention runs unfused while operations are counted. The counter has no formula for the fused
 kernel of a CPU and would count it as free, and the fused kernels of a GPU compute some products
@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedaudit.engine.training.loss import mean_loss
 
@@ -72,7 +70,7 @@ def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
             torch.autograd.backward(mean_loss(model, inputs))
         finally:
             model.zero_grad(set_to_none=True)
-    return counter.total
+    return int(counter.get_total_flops())
 
 
 def forward_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
@@ -83,35 +81,11 @@ def forward_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) ->
     """
     with torch.no_grad(), _counting(model, training=False) as counter:
         model(**inputs)
-    return counter.total
-
-
-class _OperationCounter(TorchDispatchMode):
-    """Adds up the operations of what runs in its context, by the formulas of torch.
-
-    torch's FlopCounterMode takes two to three times as long, since it also counts by module.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.total = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        formula = flop_registry.get(func._overloadpacket)  # noqa: SLF001
-        if formula is None:
-            with self:  # counts the parts of an operation that is made of others
-                parts = func.decompose(*args, **kwargs)
-            return func(*args, **kwargs) if parts is NotImplemented else parts
-        result = func(*args, **kwargs)
-        self.total += int(formula(*args, **kwargs, out_val=result))
-        return result
+    return int(counter.get_total_flops())
 
 
 @contextmanager
-def _counting(model: torch.nn.Module, *, training: bool) -> Iterator[_OperationCounter]:
+def _counting(model: torch.nn.Module, *, training: bool) -> Iterator[FlopCounterMode]:
     """Count the operations that run in this context, with the model in training or eval mode."""
     device = next(model.parameters()).device
     device_type = "cuda" if device.type == "cpu" else device.type
@@ -123,7 +97,7 @@ def _counting(model: torch.nn.Module, *, training: bool) -> Iterator[_OperationC
                 [] if device.type == "cpu" else [device], device_type=device_type
             ),
             sdpa_kernel(SDPBackend.MATH),
-            _OperationCounter() as counter,
+            FlopCounterMode(display=False) as counter,
         ):
             yield counter
     finally:
