@@ -47,7 +47,7 @@ from fedaudit.conversion import foreign_targets
 from fedaudit.engine import environment, factory
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
-from fedaudit.report.document import Report, read, write
+from fedaudit.report.document import Report, read, save, write
 from fedaudit.report.redaction import Redactor, user_key
 from fedaudit.report.run_header import build_report
 from fedaudit.report.verdict.policy import RULE
@@ -322,6 +322,8 @@ class AuditSession:
         self.folder = folder or self._default_folder()
         self._check_folder()
         self._redactor = redactor or Redactor(user_key())
+        self.document: dict[str, Any]
+        """The report as it was written, once the audit is finished."""
         self.notes = list(self._target_notes())
         """What to tell the user before the audit runs."""
 
@@ -400,12 +402,12 @@ class AuditSession:
                 if was_stopped(self.folder):
                     (self.folder / REPORT).unlink()
                 return None
-            self._save(audit.report)
+            self.document = self._save(audit.report)
             if self.reveal:
                 evidence.write_revealed_leaks(audit.revealed, self.folder / REVEALED)
             if not kept.merged:
                 kept.remove()
-            self._save_copy(audit.report)  # if this fails, the audit is finished all the same
+            self._save_copy(self.document)  # if this fails, the audit is finished all the same
         return audit
 
     def _open_cache(self) -> AbstractContextManager[AnswerCache]:
@@ -444,19 +446,18 @@ class AuditSession:
                     report = interrupted_report(
                         self.request, self.audited, self.fingerprint, start_time, kept
                     )
-                    self._save(report)
-                    self._save_copy(report)
+                    self._save_copy(self._save(report))
             reason = str(error) if isinstance(error, Interrupted) else "Interrupted."
             raise Interrupted(f"{reason} {resume_hint(kept)}") from error
 
-    def _save(self, report: Report) -> None:
+    def _save(self, report: Report) -> dict[str, Any]:
         make_folder(self.folder)
-        write(report, self.folder / REPORT)
+        return write(report, self.folder / REPORT)
 
-    def _save_copy(self, report: Report) -> None:
+    def _save_copy(self, document: dict[str, Any]) -> None:
         if self._copy is not None:
             make_folder(self._copy.parent)
-            write(report, self._copy)
+            save(document, self._copy)
 
     def _default_folder(self) -> Path:
         suffix = f"-{self.shard.number}-of-{self.shard.of}" if self.shard else ""

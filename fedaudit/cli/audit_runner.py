@@ -68,12 +68,11 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
     for line in session.notes:
         print_note(line, quiet=quiet)
     folder = session.folder
-    audit = session.run(watching(quiet), lambda line: print_note(line, quiet=quiet))
-    if audit is None:
+    if session.run(watching(quiet), lambda line: print_note(line, quiet=quiet)) is None:
         message = f"Shard {session.shard} is in {folder}; fedaudit merge puts all parts together."
         print_note(message, quiet=quiet)
         return 0
-    report = audit.report.to_json()
+    report = session.document
     print_report(report)
     if session.reveal:
         print_note(

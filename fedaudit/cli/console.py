@@ -84,13 +84,14 @@ def verdict_code(report: Mapping[str, Any]) -> int:
 
 def save_report(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
     """Write `report` to every path given and return it as read by renderers."""
-    from fedaudit.report.document import write
+    from fedaudit.report.document import save
 
+    document = report.to_json()
     for path in paths:
         if path is not None:
             make_folder(path.parent)
-            write(report, path)
-    return report.to_json()
+            save(document, path)
+    return document
 
 
 def print_report(report: Mapping[str, Any]) -> None:

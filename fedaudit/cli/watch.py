@@ -75,9 +75,8 @@ def _follow(request: WatchRequest, output: Output) -> int:
             copy=output.json,
             inputs=inputs,
         )
-        audit = session.run(watching(output.quiet))
-        assert audit is not None
-        report = audit.report.to_json()
+        session.run(watching(output.quiet))
+        report = session.document
         if report["verdict"]["status"] == "fail" or federation.manifest.status == "complete":
             print_report(report)
             print_note(f"The report is {session.folder / 'report.json'}.", quiet=output.quiet)

@@ -126,13 +126,19 @@ def validate(document: object) -> None:
         raise InputError("Not a valid report: it is nested too deeply.") from error
 
 
-def write(report: Report, path: Path) -> None:
-    """Write `report` to `path` as JSON, atomically.
+def write(report: Report, path: Path) -> dict[str, Any]:
+    """Write `report` to `path` as `save` does, and return it as plain dicts and lists."""
+    document = report.to_json()
+    save(document, path)
+    return document
+
+
+def save(document: Mapping[str, Any], path: Path) -> None:
+    """Write what `Report.to_json` returned to `path` as JSON, atomically.
 
     Raises ValueError when the report breaks its own schema (a bug of the code that built it), and
     Interrupted when the disk refuses.
     """
-    document = report.to_json()
     try:
         validate(document)
     except InputError as error:
@@ -184,11 +190,27 @@ def _escape_char(match: re.Match[str]) -> str:
     return json.dumps(char)[1:-1] if is_hidden(char) else char
 
 
+_PLAIN = frozenset({str, bool, type(None)})
+_SAFE_INTEGER = 2**63
+
+
+def is_plain(value: object) -> bool:
+    """Return whether a value is a text, a truth value, None, or an ordinary number."""
+    # A report has 100,000 values: to ask whether each is a number of any library takes long.
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is int:
+        return -_SAFE_INTEGER < value < _SAFE_INTEGER
+    return type(value) in _PLAIN
+
+
 def to_plain(value: Any, location: str) -> Any:
     """Return `value` with records and mappings as dicts, tuples as lists, finite numbers.
 
     Raises ValueError naming the location of a NaN or an infinity, TypeError for what JSON lacks.
     """
+    if is_plain(value):
+        return value
     if hasattr(value, "item"):  # a NumPy or torch scalar
         value = value.item()
     if value is None or isinstance(value, str | bool):
@@ -204,9 +226,15 @@ def to_plain(value: Any, location: str) -> Any:
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item, f"{location}.{key}") for key, item in value.items()}
+        return {
+            str(key): item if is_plain(item) else to_plain(item, f"{location}.{key}")
+            for key, item in value.items()
+        }
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [to_plain(item, f"{location}[{index}]") for index, item in enumerate(value)]
+        return [
+            item if is_plain(item) else to_plain(item, f"{location}[{index}]")
+            for index, item in enumerate(value)
+        ]
     raise TypeError(f"{location} is of type {type(value).__name__}, which JSON does not have.")
 
 

@@ -14,7 +14,7 @@ from fedaudit.api.errors import ResultError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
-from fedaudit.report.document import schema_violation, to_plain
+from fedaudit.report.document import is_plain, schema_violation, to_plain
 from fedaudit.report.query import SEVERITIES
 from fedaudit.report.redaction import MASK_FIELDS
 
@@ -165,6 +165,8 @@ def _strings(label: str, values: Iterable[object]) -> None:
 
 def _json(label: str, name: str, value: object) -> Any:
     """Return `value` with JSON types; an error says where it is, but does not quote it."""
+    if is_plain(value):
+        return value
     try:
         plain_value = to_plain(value, name)
         json.dumps(plain_value)

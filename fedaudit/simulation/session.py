@@ -111,8 +111,7 @@ def complete(
             listener, bar = callbacks
             result = runner.complete(run, manifest, listener=listener, progress=bar)
         report = _report(config, folder, result, start_time)
-        write(report, folder / "report.json")
-        return report.to_json()
+        return write(report, folder / "report.json")
 
 
 def stored_report(config: Simulation, status: str, folder: Path) -> Mapping[str, Any] | None:

@@ -124,8 +124,7 @@ class MemberWatch:
         rows += round_rows(scores, self.records, number=number, test=number, limit=limit)
         report = self._report(rows, started, name, device)
         make_folder(self._path.parent)
-        write(report, self._path)
-        verdict = report.to_json()["verdict"]
+        verdict = write(report, self._path)["verdict"]
         line = " ".join(verdict["reasons"])
         if verdict["status"] == "fail":
             raise LimitPassed(line)

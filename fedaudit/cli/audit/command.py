@@ -227,9 +227,8 @@ def _run(prepared: "PreparedAudit", baseline: "dict[str, Any] | None", output: O
         print_note(f"Left out: attribution: {why}", quiet=quiet)
     report = finished_report(session) if output.resume and prepared.defenses else None
     if report is None:
-        done = session.run(watching(quiet))
-        assert done is not None  # without shards there is always a report
-        report = done.report.to_json()
+        session.run(watching(quiet))
+        report = session.document
     page = session.folder / "report.html"
     write_output(page, html.render(report), PAGE)
     if prepared.defenses:
