@@ -25,26 +25,50 @@ SMALL = (
     "--set=clients=2",
     "--set=rounds=2",
     "--set=training.steps=12",
+    "--set=training.max_length=64",
     "--set=records.cases=3",
     "--set=records.documents_per_case=4",
     "--set=evaluated=3",
-)
-
-QUICK = (
-    *SMALL,
-    "--set=training.steps=2",
-    "--set=evaluated=1",
-    "--set=central=false",
     "--set=workers=1",
 )
+
+QUICK = (*SMALL, "--set=training.steps=2", "--set=evaluated=1", "--set=central=false")
+C0, C1 = "runs/fed_pii/data/c0.jsonl", "runs/fed_pii/data/c1.jsonl"
+FEW = ("--set", "contextual.samples=5")
+
+NO_SOCKETS = """
+import socket, sys
+def refuse(*words, **options):
+    raise AssertionError("a socket was opened")
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
+socket.getaddrinfo = refuse
+from fedaudit.cli import main
+from fedaudit.extraction import learned, positive_controls, prefix_attack
+prefix_attack.CONTROLS, learned.MAX_TARGETS, positive_controls.MAX_KNOWN = 100, 8, 8
+for words in " ".join(sys.argv[1:]).split(" then "):
+    sys.argv = ["fedaudit", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code not in (0, 1, 7):
+            raise
+"""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A working directory with one small simulated federation in it."""
+    """A working directory with one small simulated federation in it, and an audit of it.
+
+    Both are made in a new interpreter in which nothing can open a connection.
+    """
     place = tmp_path_factory.mktemp("work")
-    done = fork.fedaudit("simulate", "--profile", "fed_pii", *SMALL, cwd=place)
+    (place / "mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
+    words = ["simulate", "--profile", "fed_pii", *SMALL, "then", "extract", *FEW, "--quiet"]
+    words += ["--prefixes", "mail.jsonl", "--victim", C1, "--out", "mailed"]
+    command = [sys.executable, "-c", NO_SOCKETS, *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=place)
     assert done.returncode == 0, done.stderr
+    (place / "said").write_text(done.stderr)
     return place
 
 
@@ -59,7 +83,7 @@ def here(folder, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def attacked(folder):
     """That directory with an audit in `audit`, and what the command printed."""
-    words = ["fedaudit", *ATTACK[:-1], "--json", "out.json", "--out", "audit", "--reveal"]
+    words = ["fedaudit", *ASK, "--json", "out.json", "--out", "audit", "--reveal"]
     return fork.program(FEW_CONTROLS.format(words=words), real=True, cwd=folder)
 
 
@@ -73,14 +97,14 @@ def audited(attacked, folder, here):
 
 FEW_CONTROLS = """
 import sys
-from fedaudit.extraction import learned, prefix_attack
+from fedaudit.extraction import learned, positive_controls, prefix_attack
 from fedaudit.__main__ import main
-prefix_attack.CONTROLS, learned.MAX_TARGETS = 100, 8
+prefix_attack.CONTROLS, learned.MAX_TARGETS, positive_controls.MAX_KNOWN = 100, 8, 8
 sys.argv = {words}
 main()
 """
-C0, C1 = "runs/fed_pii/data/c0.jsonl", "runs/fed_pii/data/c1.jsonl"
-ATTACK = ("extract", "--prefixes", C0, "--victim", C1, "--quiet")
+ASK = ("extract", "--prefixes", C0, "--victim", C1, *FEW)
+ATTACK = (*ASK, "--quiet")
 
 
 def figures(path):
@@ -95,8 +119,8 @@ def pii(path):
     return {text for document in documents for text, _ in document.strings()}
 
 
-def test_simulate_leaves_a_whole_federation_with_a_valid_report(here):
-    place = here / "runs/fed_pii"
+def test_simulate_leaves_a_whole_federation_with_a_valid_report(folder):
+    place = folder / "runs/fed_pii"
     validate(json.loads((place / "report.json").read_text()))
     manifest = json.loads((place / "federation.json").read_text())
     assert manifest["status"] == "complete"
@@ -119,6 +143,8 @@ def test_the_same_simulation_again_changes_nothing(here, run):
     assert "already holds this federation, complete" in outcome.err
     assert "Utility" in outcome.out
     assert (here / "runs/fed_pii/federation.json").read_bytes() == before
+    assert run("report", "runs/fed_pii", "--format", "html").code == 0
+    assert "<title>A simulated federation" in Path("runs/fed_pii/report.html").read_text()
 
 
 def test_another_simulation_does_not_overwrite_it(here, run):
@@ -141,6 +167,8 @@ def test_extract_finds_the_last_federation_and_scores_all_sources(here, audited)
     assert report["target"]["effect"]["largest_change"] > 0.1
     assert report["target"]["beginning"]["start"] in ("bos", "bare")
     assert (audited.returncode == 1) == (report["verdict"]["status"] == "fail")
+    assert max(map(len, audited.stdout.splitlines())) <= 80
+    assert "\x1b" not in audited.stdout
 
 
 def test_the_federation_of_the_data_is_meant_before_the_one_written_last(here, run):
@@ -160,17 +188,11 @@ def test_audit_says_which_federation_it_found(here, run):
     assert run("audit", "runs/fed_pii", "--dry-run").err == ""
 
 
-def test_lines_fit_eighty_columns_when_piped(attacked):
-    assert max(map(len, attacked.stdout.splitlines())) <= 80
-    assert "\x1b" not in attacked.stdout
-
-
 def test_batch_size_and_order_of_the_input_change_no_figure(here, audited, run):
     lines = (here / C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     (here / "shuffled.jsonl").write_text("".join(lines))
-    words = ("extract", "--prefixes", "shuffled.jsonl", "--victim", C1, "--quiet")
-    run(*words, "--batch-size", 7, "--out", "other")
+    run(*ATTACK, "--prefixes", "shuffled.jsonl", "--batch-size", 7, "--out", "other")
     (rows, found), (others, other_found) = map(figures, ("out.json", "other/report.json"))
     assert other_found == found
     for row, other in zip(rows, others, strict=True):
@@ -197,7 +219,7 @@ def test_no_pii_stands_in_anything_but_the_revealed_file(here, audited, run):
 
 
 def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run):
-    outcome = run("extract", "--prefixes", C0, "--quiet", "--out", "audit")
+    outcome = run("extract", "--prefixes", C0, "--quiet", "--out", "audit", *FEW)
     report = json.loads(Path("audit/report.json").read_text())
     assert outcome.code == 7
     assert report["verdict"]["status"] == "inconclusive"
@@ -218,10 +240,10 @@ def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run)
 
 def test_a_ready_made_prefix_is_asked_as_it_is(here, run):
     Path("asked.jsonl").write_text('{"prefix": "Claimant:"}\n{"prefix": "被告"}\n')
-    outcome = run("extract", "--prefixes", "asked.jsonl", "--victim", C1, "--json", "o.json")
+    outcome = run("extract", "--prefixes", "asked.jsonl", "--victim", C1, "--json", "o.json", *FEW)
     assert outcome.code in (0, 1, 7)
     rows = json.loads(Path("o.json").read_text())["measurements"]
-    assert {r["value"] for r in rows if r["metric"] == "queries"} == {30}
+    assert {r["value"] for r in rows if r["metric"] == "queries"} == {10}
 
 
 def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
@@ -231,7 +253,7 @@ def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
 def test_the_base_alone_can_be_asked_and_other_data_of_the_same_name_are_another_run(here, run):
     lines = Path(C0).read_text().splitlines(keepends=True)
     Path("a.jsonl").write_text("".join(lines))
-    words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
+    words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o", *FEW)
     words = (*words, "--target", "fedaudit-nano", "--json", "o.json")
     outcome = run(*words)
     assert outcome.code == 7
@@ -249,58 +271,15 @@ def test_an_output_folder_of_another_run_is_refused(here, audited, run):
     run.refused(3, *ATTACK, "--out", "runs/fed_pii", says="holds another run")
 
 
-def test_html_is_written_beside_the_report(here, run):
-    outcome = run("report", "runs/fed_pii", "--format", "html")
-    assert outcome.code == 0
-    assert re.search("<title>A simulated federation", Path("runs/fed_pii/report.html").read_text())
-
-
-def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
-    record = {"text": "Write to ann.lee@example.org or call +44 20 7946 0958 about the matter."}
-    Path("plain.jsonl").write_text(json.dumps(record) + "\n")
-    outcome = run("extract", "--prefixes", "plain.jsonl", "--victim", C1, "--json", "o.json")
-    assert outcome.code in (0, 1, 7)
-    report = json.loads(Path("o.json").read_text())
+def test_unannotated_records_are_annotated_and_the_report_says_with_what(folder):
+    report = json.loads((folder / "mailed/report.json").read_text())
     assert "presidio" in report["data"][0]["annotation"].lower()
     assert any("was not annotated" in limit for limit in report["limits"])
 
 
-NO_SOCKETS = """
-import socket, sys
-def refuse(*words, **options):
-    raise AssertionError("a socket was opened")
-socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
-socket.getaddrinfo = refuse
-from fedaudit.cli import main
-from fedaudit.extraction import learned, prefix_attack
-prefix_attack.CONTROLS, learned.MAX_TARGETS = 100, 8
-for words in " ".join(sys.argv[1:]).split(" then "):
-    sys.argv = ["fedaudit", *words.split()]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code not in (0, 1, 7):
-            raise
-"""
-
-
-def test_nothing_opens_a_connection(here):
-    """In a new interpreter, whose imports open none either."""
-    Path("mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
-    words = ["simulate", "--profile", "fed_pii", "--out", "again", *QUICK, "--set=rounds=1"]
-    words += ["--quiet", "then"]
-    words += ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--quiet"]
-    words += ["--set", "contextual.samples=3"]
-    command = [sys.executable, "-c", NO_SOCKETS, *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert Path("again/report.json").exists()
-
-
-def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
-    outcome = run("simulate", "--profile", "fed_pii", "--out", "log", *QUICK, "--set=central=true")
+def test_a_log_tells_of_every_round_with_loss_and_time_left(folder):
     told = re.findall(r"^round (\d+): \d+ of 6 trainings, \w+ loss \d\.\d+(.*)$",
-                      outcome.err, re.MULTILINE)  # fmt: skip
+                      (folder / "said").read_text(), re.MULTILINE)  # fmt: skip
     # The clock starts with the first training: of what is left, it tells nothing yet.
     assert [number for number, _ in told] == ["1", "2"]
     assert told[0][1] == ""
@@ -315,7 +294,7 @@ def test_nobody_reading_is_no_finding(here):
 
 
 def test_an_interrupt_ends_with_its_exit_code_and_goes_on_later(here):
-    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *QUICK, "--set=rounds=4"]
+    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *QUICK, "--set=rounds=3"]
     with open("said", "w+") as said:
         process = fork.start(fork.real, words, err=said)
         while not (here / "stopped/rounds/001/global").exists():
