@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Command
 from example_report import example
 
 from fedaudit.report.document import dumps
@@ -18,7 +17,7 @@ paper = "none"
 [scale.nano]
 clients = 2
 rounds = 1
-central = false
+central = true
 workers = 1
 records = { cases = 3, documents_per_case = 4, tasks = ["record"] }
 training = { steps = 2, learning_rate = 5e-3 }
@@ -34,8 +33,22 @@ options = { contextual = { samples = 2, new_tokens = 3 } }
 attacker = "c1"
 victim = "c0"
 [[study]]
+name = "pairs"
+attacks = ["contextual"]
+options = { contextual = { samples = 2, new_tokens = 3 } }
+matrix = true
+[[study]]
+name = "central"
+attacks = ["verbatim"]
+model = "central"
+[[study]]
 name = "fedprox"
 simulate = { aggregation = "fedprox" }
+attacks = ["contextual"]
+options = { contextual = { samples = 2, new_tokens = 3 } }
+[[study]]
+name = "masked"
+simulate = { defenses = [{ name = "scrub", style = "asterisks" }] }
 attacks = ["contextual"]
 options = { contextual = { samples = 2, new_tokens = 3 } }
 [[claims]]
@@ -63,10 +76,10 @@ scope = { source = "tuned", set = "all" }
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def run(run, here):
+    """Return what runs fedaudit beside the profile; a model that is attacked costs nothing."""
     Path("small.toml").write_text(PROFILE)
-    return Command(monkeypatch, capfd)
+    return run
 
 
 def claims(path):
@@ -74,7 +87,8 @@ def claims(path):
 
 
 def test_quick_runs_what_it_must_and_the_rest_joins_later(run):
-    quick = run("reproduce", "small.toml", "--quick", "--json", "quick.json", "--quiet")
+    words = ("reproduce", "small.toml", "--jobs", 1, "--quiet", "--json")
+    quick = run(*words, "quick.json", "--quick")
     assert quick.code == 0, quick.err
     assert claims("quick.json") == {"sure": True, "prox": None}
     assert "Published and ours" in quick.out
@@ -82,15 +96,25 @@ def test_quick_runs_what_it_must_and_the_rest_joins_later(run):
     assert len(federations) == 1
     trained = (federations[0] / "federation.json").stat().st_mtime_ns
 
-    whole = run("reproduce", "small.toml", "--json", "whole.json", "--quiet")
-    assert whole.code == 1, "a claim that does not hold"
+    assert run(*words, "whole.json").code == 1, "a claim that does not hold"
     assert claims("whole.json") == {"sure": True, "prox": False}
-    # "again" attacks the federation of "fedavg", which is not trained anew.
-    assert len(list(Path("runs/reproduce/small/federations").iterdir())) == 2
+    # "again", "pairs" and "central" attack the federation of "fedavg", which is not trained anew.
+    assert len(list(Path("runs/reproduce/small/federations").iterdir())) == 3
     assert (federations[0] / "federation.json").stat().st_mtime_ns == trained
     report = json.loads(Path("whole.json").read_text())
-    assert {r["scope"]["variant"] for r in report["measurements"]} == {"fedavg", "again", "fedprox"}
+    rows = report["measurements"]
+    names = {"fedavg", "again", "pairs", "central", "fedprox", "masked"}
+    assert {r["scope"]["variant"] for r in rows} == names
     assert report["run"]["config"]["figures"][0]["paper"] == 0.25
+
+    def of(variant, metric):
+        return [r for r in rows if r["scope"].get("variant") == variant and r["metric"] == metric]
+
+    pairs = {(r["scope"]["attacker"], r["scope"]["victim"]) for r in of("pairs", "coverage")}
+    assert pairs == {("c0", "c1"), ("c1", "c0")}
+    assert {r["scope"]["source"] for r in of("central", "edit_distance")} >= {"tuned", "base"}
+    assert len(of("masked", "document_frequency")) == len(of("masked", "unseen")) == 1
+    assert not of("pairs", "document_frequency")
 
 
 def test_a_profile_without_a_study_is_refused(run):
@@ -114,37 +138,3 @@ def test_a_folder_of_something_else_is_refused_before_training(name, content, sa
     run.refused(3, "reproduce", "small.toml", "--out", "out", says=says)
     assert [path.name for path in Path("out").iterdir()] == [name]
     assert (Path("out") / name).read_text() == text
-
-
-def test_pairs_the_central_model_and_a_masked_federation(run):
-    Path("more.toml").write_text(
-        PROFILE.partition("[[study]]")[0].replace("central = false", "central = true")
-        + """
-[[study]]
-name = "pairs"
-attacks = ["contextual"]
-options = { contextual = { samples = 2, new_tokens = 3 } }
-matrix = true
-[[study]]
-name = "central"
-attacks = ["verbatim"]
-model = "central"
-[[study]]
-name = "masked"
-simulate = { defenses = [{ name = "scrub", style = "asterisks" }] }
-attacks = ["contextual"]
-options = { contextual = { samples = 2, new_tokens = 3 } }
-"""
-    )
-    done = run("reproduce", "more.toml", "--json", "more.json", "--quiet")
-    assert done.code in (0, 1), done.err
-    rows = json.loads(Path("more.json").read_text())["measurements"]
-
-    def of(variant, metric):
-        return [r for r in rows if r["scope"].get("variant") == variant and r["metric"] == metric]
-
-    pairs = {(r["scope"]["attacker"], r["scope"]["victim"]) for r in of("pairs", "coverage")}
-    assert pairs == {("c0", "c1"), ("c1", "c0")}
-    assert {r["scope"]["source"] for r in of("central", "edit_distance")} >= {"tuned", "base"}
-    assert len(of("masked", "document_frequency")) == len(of("masked", "unseen")) == 1
-    assert not of("pairs", "document_frequency")
