@@ -92,14 +92,21 @@ def test_killed_at_random_points_it_ends_as_if_never_killed(here):
     killed_and_gone_on_with(here, AUDIT, [rng.randint(1, 30) for _ in range(3)])
 
 
-@pytest.fixture
-def walked(made, tmp_path):
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
     """Return such a folder with a report that was computed and not sampled."""
-    here = tmp_path / "here"
-    shutil.copytree(made, here, ignore=shutil.ignore_patterns("one", "whole"))
+    here = tmp_path_factory.mktemp("computed")
+    fake_audit.written(here)
     done = run(*EXACT, "--out", out(here, "one"), log="whole", cwd=here)
     assert done.returncode in (0, FAILED, 7), done.stderr
     return here
+
+
+@pytest.fixture
+def walked(computed, tmp_path):
+    """Return a copy of that folder, to do as one likes with."""
+    shutil.copytree(computed, tmp_path / "here")
+    return tmp_path / "here"
 
 
 def test_an_exact_audit_killed_at_random_points_ends_as_if_never_killed(walked):
