@@ -83,7 +83,9 @@ def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
     run.refused(3, *FEW, "--out", "a", "--seed", 9, says="another run")
 
 
-def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
+def test_no_pii_stands_in_anything_but_the_revealed_file(here, run, monkeypatch):
+    """And the user's key, by which it is masked, not in the folder."""
+    monkeypatch.setenv("FEDAUDIT_CONFIG", str(here / "own/config"))
     documents = corpus.read(Path(C0), template("fed_pii"))
     secrets = {text for d in documents for text, _ in d.strings() if len(text) > 3}
     shown = run(*ASK, "--set", "ranking.sentences=12", "--out", "audit", "--reveal")
@@ -100,6 +102,9 @@ def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
         f["id"] for f in read("audit/report.json")["findings"]
     }
     assert all(leak["text"] in leak["sentence"] for leak in leaks)
+    assert [p.name for p in Path("own/config").iterdir()] == ["redaction-key"]
+    assert stat.S_IMODE(Path("own/config").stat().st_mode) == 0o700
+    assert not [p for p in Path().rglob("*") if "redaction" in p.name and "own" not in p.parts]
 
 
 def test_options_reach_the_attack(here, run):
@@ -113,23 +118,13 @@ def test_options_reach_the_attack(here, run):
 
 
 def test_the_base_alone_cannot_be_judged(here, run):
-    outcome = run(*ASK, "--target", "fedaudit-nano", "--json", "o.json")
+    outcome = run(*FEW, "--target", "fedaudit-nano", "--json", "o.json")
     assert outcome.code == 7
     report = read("o.json")
     assert {r["scope"]["source"] for r in report["measurements"]} == {"tuned"}
     assert report["verdict"]["status"] == "inconclusive"
     assert report["findings"] == []
     assert "no base to compare with" in " ".join(outcome.out.split())
-
-
-def test_an_audit_masks_with_the_users_key_and_its_folder_does_not_hold_it(
-    here, run, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own/config"))
-    run(*FEW, "--out", "elsewhere")
-    assert [p.name for p in (tmp_path / "own/config").iterdir()] == ["redaction-key"]
-    assert (tmp_path / "own/config").stat().st_mode & 0o777 == 0o700
-    assert not [p for p in Path().rglob("*") if "redaction" in p.name and "own" not in p.parts]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import stat
-import sys
 from pathlib import Path
 
 import fake_audit
@@ -20,12 +19,13 @@ FEW = ("--prefix-length", 6, "--new-tokens", 24, "--sample", 4, "--device", "cpu
 
 
 @pytest.fixture
-def here(federation, tmp_path, monkeypatch):
+def trained(federation, tmp_path, monkeypatch):
     shutil.copytree(federation.path, tmp_path / "runs/small")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
+FAKE = ("--target", "fedaudit-nano", "--adapter", "lora", *FEW[2:], "--prefix-length", 4)
 C0, C1 = "runs/small/data/c0.jsonl", "runs/small/data/c1.jsonl"
 
 
@@ -48,7 +48,7 @@ def figures(path):
     return report["measurements"], [f["id"] for f in report["findings"]], report["limits"]
 
 
-def test_a_federation_is_measured_and_reported(here, run):
+def test_a_federation_is_measured_and_reported(trained, run):
     twelve = (*FEW, "--sample", 12, "--reveal")
     outcome = run("memorize", "runs/small", *twelve, "--out", "audit", "--json", "o.json")
     assert outcome.code in (0, 1, 7), outcome.err
@@ -83,7 +83,7 @@ def test_a_federation_is_measured_and_reported(here, run):
     assert not [s for s in secrets for text in shown if s in text]
 
 
-def test_neither_files_nor_batch_size_nor_order_nor_processes_matter(here, run):
+def test_neither_files_nor_batch_size_nor_order_nor_processes_matter(trained, run):
     """Named files are clients of the federation that was written last."""
     lines = Path(C0).read_text().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
@@ -96,7 +96,7 @@ def test_neither_files_nor_batch_size_nor_order_nor_processes_matter(here, run):
 
 
 def test_one_client_leaves_the_verdict_open(here, run):
-    outcome = run("memorize", "--clients", C0, *FEW, "--json", "o.json")
+    outcome = run("memorize", "--clients", "own.jsonl", *FAKE, "--json", "o.json")
     assert outcome.code == 7
     [inter] = rows("o.json", "mr_inter", source="tuned", category="all")
     assert inter["value"] is None
@@ -105,11 +105,18 @@ def test_one_client_leaves_the_verdict_open(here, run):
 
 def test_an_empty_client_is_told_and_no_annotation_is_needed(here, run):
     Path("nobody.jsonl").write_text("\n")
-    documents = corpus.read(Path(C0), template("fed_pii"))
+    documents = corpus.read(Path("own.jsonl"), template("fed_pii"))
     plain = [json.dumps({"id": one.id, "text": one.text}) + "\n" for one in documents]
     Path("plain.jsonl").write_text("".join(plain))
     outcome = run(
-        "memorize", "--clients", "plain.jsonl", C1, "nobody.jsonl", *FEW, "--json", "o.json"
+        "memorize",
+        "--clients",
+        "plain.jsonl",
+        "victim.jsonl",
+        "nobody.jsonl",
+        *FAKE,
+        "--json",
+        "o.json",
     )
     assert outcome.code in (0, 1, 7), outcome.err
     assert [one["annotation"] for one in read("o.json")["data"]] == [None, None, None]
@@ -117,7 +124,7 @@ def test_an_empty_client_is_told_and_no_annotation_is_needed(here, run):
     assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 9
 
 
-def test_the_base_alone_has_nothing_to_compare_with(here, run):
+def test_the_base_alone_has_nothing_to_compare_with(trained, run):
     outcome = run("memorize", "--clients", C0, C1, "--target", "fedaudit-nano", *FEW, "--json", "o")
     assert outcome.code == 7
     assert read("o")["verdict"]["status"] == "inconclusive"
@@ -126,20 +133,31 @@ def test_the_base_alone_has_nothing_to_compare_with(here, run):
         assert row["low"] == 0
 
 
-def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run):
-    Path("again.jsonl").write_text(Path(C0).read_text())
-    run("memorize", "--clients", C0, "again.jsonl", *FEW, "--json", "o.json")
-    pairs = rows("o.json", "mr_pair", attacker="c0", victim="again")
+def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run, monkeypatch):
+    monkeypatch.setattr(fake_audit, "says", by_heart([one["text"] for one in fake_audit.corpus(0)]))
+    shutil.copy("own.jsonl", "again.jsonl")
+    run("memorize", "--clients", "own.jsonl", "again.jsonl", *FAKE, "--json", "o.json")
+    assert sum(row["hits"] for row in rows("o.json", "mr_pair", attacker="own", victim="own"))
+    pairs = rows("o.json", "mr_pair", attacker="own", victim="again")
     assert pairs
     assert {(row["value"], row["hits"], row["reason"]) for row in pairs} == {
-        (None, None, "c0 has every text of again as well, so nothing was looked for")
+        (None, None, "own has every text of again as well, so nothing was looked for")
     }
-    [searched] = rows("o.json", "searched", attacker="again", victim="c0")
+    [searched] = rows("o.json", "searched", attacker="again", victim="own")
     assert (searched["hits"], searched["n"] > 0) == (0, True)
     assert read("o.json")["verdict"]["status"] == "inconclusive"
-    assert any(
-        "c0 and again share" in x or "again and c0 share" in x for x in read("o.json")["limits"]
-    )
+    limits = " ".join(read("o.json")["limits"])
+    assert "own and again share" in limits or "again and own share" in limits
+
+
+def by_heart(known):
+    """Return how a model answers that has learnt these texts; its base knows none."""
+
+    def says(target, prompt, sample):
+        found = next((text for text in known if text.startswith(prompt)), None)
+        return found[len(prompt) :] if found and target.adapter else " nothing that is known"
+
+    return says
 
 
 @pytest.mark.parametrize(
@@ -163,12 +181,12 @@ def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run
     ],
     ids=str,
 )
-def test_mistakes_are_one_line(here, run, code, words, says):
+def test_mistakes_are_one_line(trained, run, code, words, says):
     few = [word for at, word in enumerate(FEW) if at > 1 or "--prefix-length" not in words]
     run.refused(code, "memorize", *words, *few, says=says)
 
 
-def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
+def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(trained, run):
     few = ("memorize", "--clients", "a.jsonl", "b.jsonl", *FEW[2:], "--target", "fedaudit-nano")
     adapter = ("--adapter", "runs/small/rounds/002/global")
     words = "The court heard the case of the bank and the house that was lost that year in Leeds. "
@@ -196,18 +214,9 @@ def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
     assert run(*few, *adapter, "--prefix-length", at_most, "--json", "o.json").code in (0, 1, 7)
 
 
-def test_no_hash_of_a_record_tells_whose_it_is(tmp_path, monkeypatch, run):
+def test_no_hash_of_a_record_tells_whose_it_is(here, monkeypatch, run):
     """Without a key, whoever has the report could hash guesses of a record's only unknown name."""
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    known = [record["text"] for record in fake_audit.corpus(True)]
-
-    def by_heart(target, prompt, sample):
-        found = next((text for text in known if text.startswith(prompt)), None)
-        return found[len(prompt) :] if found and target.adapter else " nothing that is known"
-
-    monkeypatch.setattr(fake_audit, "says", by_heart)
+    monkeypatch.setattr(fake_audit, "says", by_heart([one["text"] for one in fake_audit.corpus(1)]))
     for name in ("own", "victim"):
         lines = [json.loads(line) for line in Path(f"{name}.jsonl").read_text().splitlines()]
         bare = [json.dumps({"text": line["text"]}) + "\n" for line in lines]
