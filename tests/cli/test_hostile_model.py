@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import Command
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
@@ -21,17 +20,14 @@ from fedaudit.engine.loading import loader, module_patterns, quarantine
 
 RECORD = {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
 ASK = ("extract", "--prefixes", "own.jsonl", "--quiet", "--device", "cpu")
-LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-HANGS = r"(([a-z_.0-9]+)+)+!"
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def run(run, empty_folder, monkeypatch):
     monkeypatch.setattr(quarantine, "SECONDS", 2.0)
     monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     Path("own.jsonl").write_text(json.dumps(RECORD) + "\n")
-    return Command(monkeypatch, capfd)
+    return run
 
 
 def model(name="model"):
@@ -52,8 +48,7 @@ def panicking():
     return {"type": "Replace", "pattern": {"Regex": "(a|a|aa)+$b"}, "content": "x"}
 
 
-BOMBS = {
-    "a loop in the template": ("tokenizer_config.json", {"chat_template": LOOPS}, "chat template"),
+BOMBS = {  # test_stranger has more: loops, texts that grow, too many layers, endless patterns
     "a template of 10 GB": (
         "tokenizer_config.json",
         {"chat_template": "{{ 'a' * 10000000000 }}"},
@@ -69,10 +64,8 @@ BOMBS = {
         {"chat_template": "{% for %}"},
         "template",
     ),
-    "a text that grows": ("tokenizer.json", {"normalizer": growing(6)}, "its tokenizer"),
     "a regex that panics": ("tokenizer.json", {"normalizer": panicking()}, "its tokenizer"),
     "a billion layers": ("config.json", {"num_hidden_layers": 10**9}, "config.json"),
-    "too many layers": ("config.json", {"num_hidden_layers": 10**4}, "modules"),
     "a vast vocabulary": ("config.json", {"vocab_size": 10**12}, "weights"),
     "vast layers": ("config.json", {"hidden_size": 10**7, "intermediate_size": 10**8}, "weights"),
     "vast heads": ("config.json", {"head_dim": 10**9}, "weights"),
@@ -88,27 +81,30 @@ def test_a_model_that_asks_for_too_much(run, what):
     assert time.monotonic() - began < 60  # 5 on an idle machine
 
 
+FILES = ("config.json", "tokenizer.json", "vocab.json", "chat_template.jinja", "extra.safetensors",
+         "additional_chat_templates/x.jinja", "adapter_config.json")  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["pipe", "endless", "giant"])
-@pytest.mark.parametrize(
-    "name",
-    ["config.json", "tokenizer.json", "vocab.json", "chat_template.jinja", "extra.safetensors",
-     "additional_chat_templates/x.jinja", "adapter_config.json"],
-)  # fmt: skip
-def test_a_model_s_file_that_is_none(run, name, kind):
-    path = model() / name
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(exist_ok=True)
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "endless":
-        path.symlink_to("/dev/zero")
-    else:
-        with path.open("wb") as file:
-            file.truncate(2**37)
-    if name == "adapter_config.json":  # whatever it is, a base has none
-        run.refused(2, *ASK, "--target", "./model", says="is an adapter")
-    else:
-        run.refused(3, *ASK, "--target", "./model", says=path.name)
+def test_a_model_s_file_that_is_none(run, kind):
+    folder, aside = model(), Path("aside")
+    for path in map(folder.joinpath, FILES):
+        if kept := path.exists():
+            path.rename(aside)
+        path.parent.mkdir(exist_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "endless":
+            path.symlink_to("/dev/zero")
+        else:
+            with path.open("wb") as file:
+                file.truncate(2**37)
+        # Whatever adapter_config.json is, a base has none.
+        code, says = (2, "is an adapter") if "adapter" in path.name else (3, path.name)
+        run.refused(code, *ASK, "--target", "./model", says=says)
+        path.unlink()
+        if kept:
+            aside.rename(path)
 
 
 @pytest.fixture
@@ -127,13 +123,9 @@ def embedded(folder, *, rank, shape):
 
 
 TRICKS = {
-    "replicated layers": lambda f: retold(
-        f / "adapter_config.json", layer_replication=[[0, 10**9]]
-    ),
     "vast ranks": lambda f: retold(f / "adapter_config.json", r=65_536),
     "ranks of embeddings": lambda f: embedded(f, rank=65_536, shape=None),
     "false ranks of embeddings": lambda f: embedded(f, rank=65_536, shape=(65_536, 1)),
-    "a pattern without end": lambda f: retold(f / "adapter_config.json", target_modules=HANGS),
     "pissa": lambda f: retold(f / "adapter_config.json", init_lora_weights="pissa"),
     "olora": lambda f: retold(f / "adapter_config.json", init_lora_weights="olora"),
     "qalora": lambda f: retold(f / "adapter_config.json", use_qalora=True),
@@ -145,15 +137,7 @@ TRICKS = {
 @pytest.mark.parametrize("what", TRICKS)
 def test_an_adapter_that_asks_for_too_much(run, lora, what):
     TRICKS[what](lora)
-    run.refused(
-        3,
-        *ASK,
-        "--target",
-        "fedaudit-nano",
-        "--adapter",
-        "lora",
-        says="lora" if what != "a pattern without end" else HANGS,
-    )
+    run.refused(3, *ASK, "--target", "fedaudit-nano", "--adapter", "lora", says="lora")
 
 
 def test_a_refused_adapter_leaves_the_base_as_it_was(run, lora, fresh_base):
@@ -179,7 +163,7 @@ def test_a_hub_id_that_a_federation_s_file_names_is_not_fetched(run, monkeypatch
     assert not asked
 
 
-@pytest.mark.oracle  # in this process, with less time, it is one of the models above
+@pytest.mark.oracle  # in this process, with less time, it is one of test_stranger's tricks
 def test_the_real_command_in_time_and_room(run):
     """Half of what is left of 20 seconds and 2 GiB is for a busy machine."""
     retold(model() / "tokenizer.json", normalizer=growing(6))

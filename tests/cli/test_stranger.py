@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import Command
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
@@ -119,13 +118,12 @@ def spent():
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def run(run, empty_folder, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(quarantine, "SECONDS", 2.0)
     monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     Path("own.jsonl").write_text(json.dumps(RECORD) + "\n")
-    return Command(monkeypatch, capfd)
+    return run
 
 
 def test_every_trick_is_refused_in_turn_and_what_is_left_is_audited(run, federation, tmp_path):
