@@ -12,7 +12,6 @@ import json
 import math
 import random
 import shutil
-import sys
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
@@ -141,15 +140,6 @@ def recites(target, prompt, sample):
     documents = known() if target.adapter else known()[:3]
     text = documents[digest[0] % len(documents)]
     return text[text.find(" ", digest[1] * len(text) // 300) :]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Return a folder with documents and an adapter; a model that is attacked costs nothing."""
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return tmp_path
 
 
 def frozen(value, key=""):
@@ -401,14 +391,3 @@ def test_a_study(here, monkeypatch, run, written, name, study):
     Path("tiny.toml").write_text(TINY + study)
     words = ("reproduce", "tiny.toml", "--device", "cpu", "--jobs", 1, "--quiet", "--out", "out")
     written(f"study-{name}", run(*words), tolerance=5e-3)
-
-
-def test_a_number_that_moved_shows_and_its_last_digit_does_not():
-    old = '{"a": [0.5, "x"], "n": 3}'
-    assert near(1e-4)('{"a": [0.50001, "x"], "n": 3}', old)
-    for moved in (
-        '{"a": [0.51, "x"], "n": 3}',
-        '{"a": [0.5, "y"], "n": 3}',
-        '{"a": [0.5], "n": 3}',
-    ):
-        assert not near(1e-4)(moved, old)

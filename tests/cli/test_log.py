@@ -2,11 +2,8 @@
 
 import json
 import logging
-import sys
 
-import fake_audit
 import pytest
-from command import Command
 
 from fedaudit.cli import log
 
@@ -14,12 +11,13 @@ FILES = ("--prefixes", "own.jsonl", "--victim", "victim.jsonl")
 AUDIT = ("audit", "fedaudit-nano", "--adapter", "lora", *FILES, "--dry-run", "--device", "cpu")
 
 
+pytestmark = pytest.mark.usefixtures("here", "quiet_again")
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    yield Command(monkeypatch, capfd)
+def quiet_again():
+    """Take away what `-v` sets, after each test."""
+    yield
     logger = logging.getLogger("fedaudit")
     logger.setLevel(logging.NOTSET)
     logger.handlers.clear()

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from command import Command
 
 LINE = '{"text": "Ann Lee of York wrote.", "pii": [{"start": 0, "end": 7, "label": "PERSON"}]}\n'
 COMMANDS = {
@@ -17,13 +16,12 @@ COMMANDS = {
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
+def run(run, empty_folder):
     for name in ("ours", "theirs"):
         Path(f"{name}.jsonl").write_text(LINE)
     Path("c.json").write_text("{}")
     Path("empty").mkdir()
-    return Command(monkeypatch, capfd)
+    return run
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import Command
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
@@ -16,11 +15,10 @@ FEW = ("--set", "contextual.samples=1")
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def run(run, empty_folder):
     spans = [{"start": 10, "end": 17, "label": "PERSON"}]
     Path("good.jsonl").write_text(json.dumps({"text": "Claimant: Ann Lee.", "pii": spans}) + "\n")
-    return Command(monkeypatch, capfd)
+    return run
 
 
 @pytest.mark.parametrize(

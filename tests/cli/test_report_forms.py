@@ -3,18 +3,16 @@
 import json
 
 import pytest
-from command import Command
 from example_report import example, findings
 
 from fedaudit.report.document import write
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "out").mkdir()
-    write(example(verdict=None, findings=findings(2)), tmp_path / "out/report.json")
-    return Command(monkeypatch, capfd)
+def run(run, empty_folder):
+    (empty_folder / "out").mkdir()
+    write(example(verdict=None, findings=findings(2)), empty_folder / "out/report.json")
+    return run
 
 
 def test_an_annex_is_written_beside_the_report_or_where_one_says(run, tmp_path):

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import Command
 from transformers import AutoTokenizer
 
 from fedaudit import nano
@@ -34,10 +33,9 @@ WORDS += ("--set", "contextual.new_tokens=4", "--out", "out")
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ours.jsonl").write_text(json.dumps(RECORD) + "\n")
-    return Command(monkeypatch, capfd)
+def run(run, empty_folder):
+    (empty_folder / "ours.jsonl").write_text(json.dumps(RECORD) + "\n")
+    return run
 
 
 @pytest.fixture
@@ -178,8 +176,9 @@ def chat_base(tmp_path):
     return base
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("form", "alone"), [*((form, False) for form in FORMS), ("list", True), ("files", True)]
+)
 def test_a_chat_template_is_used_in_whichever_form_it_was_saved(run, lora, chat_base, form, alone):
     folder = lora(alone=alone, template="" if not alone else CHAT)
     if alone:

@@ -24,9 +24,9 @@ def here(tmp_path, monkeypatch):
     """Work in a folder with a few documents of an attacker, a victim, and nobody."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(learned, "MAX_TARGETS", 2)
-    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 2)
-    people = [fake_audit.corpus(victim=False)[:4], fake_audit.corpus(victim=True)[:4]]
+    monkeypatch.setattr(learned, "MAX_TARGETS", 1)
+    monkeypatch.setattr(positive_controls, "MAX_KNOWN", 1)
+    people = [fake_audit.corpus(victim=False)[:3], fake_audit.corpus(victim=True)[:3]]
     held = [fake_audit.document(n, f"Eve {w}", "Rome") for n, w in enumerate(("Fox", "Gil", "Hay"))]
     for name, documents in zip(("own", "victim", "held"), (*people, held), strict=True):
         lines = (json.dumps(document) for document in documents)
@@ -133,11 +133,8 @@ def test_what_the_report_says_of_a_server(run, here, server, monkeypatch):
     place = report["target"]["endpoint"]
     assert report["target"]["base"] == f"plain at {server.url}"
     assert report["target"]["adapter"] == f"tuned at {server.url}"
-    assert (place["model"], place["base"], place["tokenizer"]) == (
-        "tuned",
-        "plain",
-        "fedaudit-nano",
-    )
+    named = place["model"], place["base"], place["tokenizer"]
+    assert named == ("tuned", "plain", "fedaudit-nano")
     assert place["abilities"]["n"] is True
     assert place["sent"]["requests"] == sum(r["path"] != "/v1/models" for r in server.requests)
     assert 0 < place["estimate"]["requests"] < 5000
@@ -186,13 +183,7 @@ def test_a_server_that_dies_loses_nothing(run, here, server):
     assert run(*words, "--out", "whole").code in (0, 1, 7)
     asked = [json.dumps(r["body"]) for r in server.requests if drawn(r)]
     server.requests.clear()
-    state = {"left": 10}
-
-    def dying(request):
-        state["left"] -= drawn(request)
-        return (503, {}, "") if state["left"] < 0 else None
-
-    server.model.change = dying
+    server.model.change = dying(10)
     outcome = run.refused(6, *words, "--out", "again", says="Give the same command with --resume")
     assert "503" in outcome.err
     assert json.loads((here / "again/report.json").read_text())["status"] == "interrupted"
@@ -210,6 +201,17 @@ def drawn(request):
     """Tell whether a request is one of the attack's: samples of 10 tokens."""
     body = request["body"] or {}
     return body.get("max_tokens") == 10 and body.get("n") is not None
+
+
+def dying(left):
+    """Return how a server changes that draws so often, and then fails."""
+
+    def change(request):
+        nonlocal left
+        left -= drawn(request)
+        return (503, {}, "") if left < 0 else None
+
+    return change
 
 
 def test_a_server_that_is_not_there(run, here):
@@ -257,13 +259,7 @@ def test_addresses_that_cannot_be(run, here):
 def test_an_audit_may_go_on_with_another_budget_but_not_with_another_base(run, here, server):
     once = ("--set", "endpoint.retries=0", "--set", "endpoint.concurrency=1")
     words = ask(server, *ATTACK, "--quiet", "--out", "one", *once)
-    state = {"left": 5}
-
-    def dying(request):
-        state["left"] -= drawn(request)
-        return (503, {}, "") if state["left"] < 0 else None
-
-    server.model.change = dying
+    server.model.change = dying(5)
     run.refused(6, *words)
     server.model.models["third"] = "third"
     run.refused(3, *words, "--resume", "--set", "endpoint.base=third", says="another audit")

@@ -5,7 +5,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command import Command
 
 from fedaudit import nano
 
@@ -14,13 +13,12 @@ DRY = ("--dry-run", "--device", "cpu")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd, adapter):
-    monkeypatch.chdir(tmp_path)
+def run(run, empty_folder, adapter):
     shutil.copytree(nano.folder(), "base")
     shutil.copytree(adapter, "lora")
     for name in ("ours", "theirs"):
         Path(f"{name}.jsonl").write_text(LINE)
-    return Command(monkeypatch, capfd)
+    return run
 
 
 def written():

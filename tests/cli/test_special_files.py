@@ -6,7 +6,10 @@ import time
 
 import fake_audit
 import pytest
+from example_report import example
 from fork import run
+
+from fedaudit.report.document import write
 
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
@@ -99,11 +102,11 @@ def test_what_is_no_plain_file_is_not_replaced(here, option, kind):
         (here / "out").mkdir()
         place.rename(here / "out/report.json")
         place = here / "out/report.json"
-    done = fake_report(here) if option == "report" else None
+    write(example(), here / "done.json")
     words = {
         "--json": (*AUDIT, "--json", "taken"),
         "--out": (*AUDIT, "--out", "out"),
-        "report": ("report", done, "--format", "json", "--out", "taken"),
+        "report": ("report", "done.json", "--format", "json", "--out", "taken"),
         "scrub": ("scrub", "own.jsonl", "taken", "--force"),
         "scrub --json": ("scrub", "own.jsonl", "clean.jsonl", "--json", "taken"),
     }[option]
@@ -151,12 +154,6 @@ def test_what_lies_in_the_output_folder_is_not_replaced(here, name, kind):
     refused(here, *words)
     assert (place.lstat().st_ino, place.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert kind != "link" or other.read_text() == "precious"
-
-
-def fake_report(here):
-    """Return the path of a finished report."""
-    run(*AUDIT, "--out", "finished", cwd=here)
-    return "finished/report.json"
 
 
 def test_one_process_at_a_time_works_in_a_folder(here):

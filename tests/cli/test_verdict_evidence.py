@@ -2,28 +2,20 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import fake_audit
 import pytest
-from command import Command
 
 from fedaudit.cli.console import verdict_code
+
+pytestmark = pytest.mark.usefixtures("here")
 
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),
     *("--set", "contextual.context=4", "--set", "contextual.sweeps=false", "--out", "out"),
 )
 SCORED = (*AUDIT, "--victim", "victim.jsonl")
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    fake_audit.written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
-    return Command(monkeypatch, capfd)
 
 
 def rows(metric, **scope):

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import Command
 
 from fedaudit.api.templates import template
 from fedaudit.api.watermark import Score
@@ -24,15 +23,14 @@ CPU = ("--device", "cpu", "--quiet")
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
+def run(run, empty_folder, monkeypatch):
     draw = random.Random(5)  # for what is drawn at random, so that every test is the same again
     monkeypatch.setattr(watermarking, "secrets", SimpleNamespace(randbits=draw.getrandbits))
-    monkeypatch.chdir(tmp_path)
     text = "The claimant asked the court of {} to hear case {} about the lease of a house there."
     places = ("Bath", "York", "Ely", "Hull", "Leeds", "Derby", "Truro", "Ripon", "Wells", "Stoke")
     lines = [json.dumps({"text": text.format(place, n)}) for n, place in enumerate(places)]
     Path("documents.jsonl").write_text("\n".join(lines) + "\n")
-    return Command(monkeypatch, capfd)
+    return run
 
 
 def make(run, plugin, out, marks, *more):
