@@ -136,9 +136,9 @@ class AuditRequest(ABC):
         str,
         Option(
             "--engine",
-            metavar="local[:N]|ray[:N]|vllm[:N]",
-            help="Where models run: in this process or N local ones, on N engines of a Ray "
-            "cluster, or in vLLM on N GPUs.",
+            metavar="local|ray[:N]|vllm[:N]",
+            help="Where models run: in this process, on N engines of a Ray cluster (by default of "
+            "this machine), or in vLLM on N GPUs.",
         ),
     ] = "local"
     vllm: VllmOptions | None = None

@@ -82,7 +82,7 @@ def make_engine(
 def finish(engine: "AnyEngine") -> Sequence[str]:
     """Stop the vLLM server of an engine; return the caveats that a report states on its answers.
 
-    An engine in this process, in several or on a cluster stays ready for more questions.
+    An engine in this process or on a cluster stays ready for more questions.
     """
     from fedaudit.engine.vllm.engine import VllmEngine
 

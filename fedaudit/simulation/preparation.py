@@ -25,9 +25,7 @@ DEFAULT = "fedavg"
 def prepare(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     form = config.prompt_template
-    engine, count = parse(config.engine, (*TRAINING, "local:N"))
-    if engine == "local" and count:
-        raise UsageError("To train N clients at once, use --set workers=N, not --engine local:N.")
+    engine = parse(config.engine, TRAINING).kind
     if engine == "ray":
         ray_cluster.check(config.device)
     elif engine == "flower":

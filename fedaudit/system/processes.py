@@ -17,25 +17,17 @@ def processes(count: int, broken: str) -> Iterator[Executor]:
 
     Raises Interrupted, saying `broken`, when one of them dies.
     """
-    pool = fresh_pool(count)
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes import nothing from the working directory
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
     try:
         yield pool
     except BaseException as error:
-        end_pool(pool)
+        _end(pool)
         if isinstance(error, BrokenProcessPool):
             raise Interrupted(broken) from None
         raise
     pool.shutdown()
-
-
-def fresh_pool(count: int) -> ProcessPoolExecutor:
-    """Return a pool of `count` processes that start when there is work; `end` ends them.
-
-    They import nothing from the working directory, as Pythons of their kind (-c) would.
-    """
-    os.environ["PYTHONSAFEPATH"] = "1"
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
 
 
 @contextmanager
@@ -48,7 +40,7 @@ def ignoring_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_pool(pool: ProcessPoolExecutor) -> None:
+def _end(pool: ProcessPoolExecutor) -> None:
     """End a pool's processes at once, whatever they do."""
     running = list((pool._processes or {}).values())  # noqa: SLF001, shutdown forgets them
     pool.shutdown(wait=False, cancel_futures=True)

@@ -106,6 +106,6 @@ def test_who_has_no_weights_is_told_so(planted, monkeypatch, capfd):
     monkeypatch.chdir(planted)
     told = Command(monkeypatch, capfd)
     shown = told("dp", "audit", "coins.json", "--target", "run", "--epsilon", 8, "--quiet",
-                 "--engine", "local:2")  # fmt: skip
+                 "--engine", "vllm")  # fmt: skip
     assert shown.code == 2
     assert "needs the model's weights" in shown.err

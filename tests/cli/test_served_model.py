@@ -225,7 +225,7 @@ def test_a_server_that_is_not_there(run, here):
     [
         (("--adapter", "lora"), 2, "--adapter needs"),
         (("--round", "1"), 2, "--round needs"),
-        (("--engine", "local:2"), 2, "--engine needs"),
+        (("--engine", "vllm"), 2, "--engine needs"),
         (("--set", "endpoint.keyvariable=A"), 2, "key_variable"),
         (("--set", f"endpoint.key_variable={KEY}"), 2, "name of an environment variable"),
         (("--set", "endpoint.key_variable=NOT_SET"), 2, "is not set"),

@@ -14,10 +14,11 @@ MINE = (
     "import sys\nsys.stderr.write('imported ' + __name__)\nopen('witness', 'a').write(__name__)\n"
 )
 POOL = """
-from fedaudit.system.processes import fresh_pool
+from fedaudit.system.processes import processes
 
 if __name__ == "__main__":
-    print(fresh_pool(1).submit(abs, -7).result())
+    with processes(1, "gone") as pool:
+        print(pool.submit(abs, -7).result())
 """
 
 

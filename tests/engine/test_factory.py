@@ -12,7 +12,7 @@ from fedaudit.engine.vllm.options import VllmOptions
     ("name", "known", "means"),
     [
         ("local", ANSWERING, ("local", 0)),
-        ("local:12", ANSWERING, ("local", 12)),
+        ("ray:12", ANSWERING, ("ray", 12)),
         ("vllm:8", ANSWERING, ("vllm", 8)),
         ("ray", TRAINING, ("ray", 0)),
         ("flower:3", TRAINING, ("flower", 3)),
@@ -22,13 +22,13 @@ def test_the_parts_of_a_name(name, known, means):
     assert parse(name, known) == means
 
 
-@pytest.mark.parametrize("odd", ["flower:", "flower:x", "flower:0", "local:2", "vllm"])
+@pytest.mark.parametrize("odd", ["flower:", "flower:x", "flower:0", "vllm"])
 def test_training_has_engines_of_its_own(odd):
     with pytest.raises(UsageError, match=f"No engine named '{odd}'.*flower:N"):
         parse(odd, TRAINING)
 
 
-@pytest.mark.parametrize("name", ["local", "local:2", "vllm", "vllm:8"])
+@pytest.mark.parametrize("name", ["local", "vllm", "vllm:8"])
 def test_engines_that_are_known_pass(name):
     factory.check(name, "auto", None)
 
@@ -51,7 +51,7 @@ def test_what_no_engine_can_be_is_refused(name, device, options, error):
 
 
 def test_shards_are_of_engines_that_a_merge_can_check():
-    factory.check_shards("local:2")
+    factory.check_shards("ray:2")
     with pytest.raises(UsageError, match="--shard does not go with --engine vllm"):
         factory.check_shards("vllm:2")
 

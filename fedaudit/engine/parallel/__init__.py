@@ -1,1 +1,1 @@
-"""Engines in several processes, on this machine or on a Ray cluster."""
+"""Engines in several processes of a Ray cluster."""

@@ -1,20 +1,14 @@
-"""The engine that splits requests among several processes, here or on a Ray cluster.
+"""The engine that splits requests among several processes of a Ray cluster.
 
 An engine's answers do not depend on which requests are batched together (docs/engine.md), so it
 does not matter how requests are split, or whether some are repeated because a process died.
 """
 
-import os
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cached_property
-from itertools import count
 from typing import Any
-
-import torch
 
 from fedaudit.api.engine import (
     Engine,
@@ -28,7 +22,6 @@ from fedaudit.api.engine import (
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Target, Tokens
-from fedaudit.engine.device import device_for
 from fedaudit.engine.engine_name import parse
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel.protocol import (
@@ -41,8 +34,7 @@ from fedaudit.engine.parallel.protocol import (
     load_and_describe,
 )
 from fedaudit.engine.parallel.ray_cluster import RayCluster
-from fedaudit.engine.parallel.worker_pool import WorkerPool, portable_error
-from fedaudit.system import processes
+from fedaudit.engine.parallel.worker_pool import WorkerPool
 
 PIECES = 4
 """Pieces per process into which requests are split: with fewer, processes would wait for the last
@@ -179,55 +171,30 @@ def merge_answers(
 def make_engine(
     config: EngineConfig, name: str
 ) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
-    """Return the engine named "local[:N]" or "ray[:N]", and its description.
+    """Return the engine named "local" or "ray[:N]", and its description.
 
-    Its processes end, and a cluster is released, when the engine is garbage-collected or this
-    process ends.
+    A cluster is released when the engine is garbage-collected or this process ends.
     """
     kind, count = parse(name)
     if kind == "ray":
         engine = _on_ray(config, count)
-    elif count:
-        engine = _among_children(config, count)
-    else:
-        local = config.make()
-        return local, describe(local)
-    return engine, engine.info
-
-
-def _among_children(config: EngineConfig, count: int) -> ParallelEngine:
-    """Return an engine of `count` processes on CPUs; raises UsageError without enough cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if count > (cores or 1):
-        raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
-    if device_for(config.device).type != "cpu":
-        raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
-    config = replace(config, device="cpu", threads=max(1, torch.get_num_threads() // count))
-    return _start_engine(ProcessBackend(), count, config, "cpu")
+        return engine, engine.info
+    local = config.make()
+    return local, describe(local)
 
 
 def _on_ray(config: EngineConfig, count: int) -> ParallelEngine:
+    """Return an engine that releases its cluster when it is garbage-collected."""
     cluster = RayCluster(count)
     try:
         size, cluster.share = cluster.room.shared(count, config.device)
+        device = "cuda" if cluster.share.gpus else "cpu"
+        worker_config = replace(config, device=device, threads=cluster.share.cpus)
+        engine = ParallelEngine(WorkerPool(cluster, size), worker_config, config.device)
     except BaseException:
         cluster.close()
         raise
-    device = "cuda" if cluster.share.gpus else "cpu"
-    worker_config = replace(config, device=device, threads=cluster.share.cpus)
-    return _start_engine(cluster, size, worker_config, config.device)
-
-
-def _start_engine(
-    backend: "ProcessBackend | RayCluster", size: int, config: EngineConfig, device: str
-) -> ParallelEngine:
-    """Return an engine that closes its backend when it is garbage-collected."""
-    try:
-        engine = ParallelEngine(WorkerPool(backend, size), config, device)
-    except BaseException:
-        backend.close()
-        raise
-    weakref.finalize(engine, backend.close)
+    weakref.finalize(engine, cluster.close)
     return engine
 
 
@@ -240,48 +207,3 @@ def local_engine(engine: Engine) -> LocalEngine:
     if not isinstance(local, LocalEngine):
         raise UsageError("This needs the model itself: an engine that only answers will not do.")
     return local
-
-
-class ProcessBackend:
-    """Starts processes, which load an engine at their first question, and calls functions there."""
-
-    location = "in a process of its own"
-    fewer = "--engine local"
-
-    def __init__(self) -> None:
-        self._pools: dict[int, ProcessPoolExecutor] = {}
-        self._numbers = count()
-
-    def start(self) -> tuple[int, "Future[Any]"]:
-        """Start a process; return its number and a future that is done once it runs."""
-        number, pool = next(self._numbers), processes.fresh_pool(1)
-        self._pools[number] = pool
-        with processes.ignoring_interrupts():
-            return number, pool.submit(int)
-
-    def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
-        """Call a question's function in a process; return a future of the result."""
-        try:
-            return self._pools[worker].submit(_answer, *question)
-        except BrokenProcessPool as error:  # the process died while idle
-            gone: Future[Any] = Future()
-            gone.set_exception(error)
-            return gone
-
-    def stop(self, worker: int) -> None:
-        """End a process."""
-        if pool := self._pools.pop(worker, None):
-            processes.end_pool(pool)
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in list(self._pools):
-            self.stop(worker)
-
-
-def _answer(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return function(value); an error that cannot be pickled is raised as a RuntimeError."""
-    try:
-        return function(value)
-    except Exception as error:
-        raise portable_error(error) from None

@@ -137,8 +137,6 @@ class RayCluster(Executor):
 
     label = "Ray"
     child = CHILD
-    location = "on the Ray cluster"
-    fewer = "--engine ray:1"
     share = ResourceShare(1)
     """What each process takes."""
 

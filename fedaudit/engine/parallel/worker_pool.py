@@ -4,8 +4,7 @@ import pickle
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,13 +33,8 @@ def portable_error(error: Exception) -> Exception:
 class WorkerBackend(Protocol):
     """Starts numbered workers and asks them questions; each is a function and its arguments.
 
-    Futures raise WorkerDied, or a pool's own error, if a worker dies.
+    Futures raise WorkerDied if a worker dies.
     """
-
-    location: str
-    """Where the workers are, as messages say it."""
-    fewer: str
-    """The command-line option for fewer workers."""
 
     def start(self) -> tuple[int, "Future[Any]"]:
         """Start a worker; return its number, and a future that is done once it has started."""
@@ -116,8 +110,8 @@ class WorkerPool:
         done, _ = wait(self._tasks, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
             raise TargetError(
-                f"No engine found a place {self.backend.location} within {self.patience:.0f} "
-                "seconds: are all slots taken?"
+                f"No engine found a place on the Ray cluster within {self.patience:.0f} seconds: "
+                "are all slots taken?"
             )
         future = next(f for f in self._tasks if f in done)  # the one asked first
         return self._tasks.pop(future), future
@@ -126,12 +120,10 @@ class WorkerPool:
         """Return a finished task's answer, and mark its worker as idle, or end it if it died."""
         try:
             answer = future.result()
-        except (WorkerDied, BrokenProcessPool, CancelledError) as error:
+        except WorkerDied:
             self.backend.stop(task.worker)
             self._failed += task.starting
-            if isinstance(error, WorkerDied):
-                raise
-            raise WorkerDied(type(error).__name__) from None
+            raise
         except BaseException:
             self._idle.append(task.worker)
             raise
@@ -141,6 +133,6 @@ class WorkerPool:
 
     def _give_up_error(self, lost: WorkerDied) -> Interrupted:
         return Interrupted(
-            f"An engine {self.backend.location} died {ATTEMPTS} times at the same work ({lost}; "
-            f"out of memory?): fewer engines at a time, as {self.backend.fewer}, need less."
+            f"An engine on the Ray cluster died {ATTEMPTS} times at the same work ({lost}; out of "
+            "memory?): fewer engines at a time, as --engine ray:1, need less."
         )

@@ -1,5 +1,6 @@
 """Questions spread over engines: the answers are those of one."""
 
+import gc
 import pickle
 from concurrent.futures import Future
 from dataclasses import replace
@@ -18,6 +19,7 @@ from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import engine, protocol
 from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merge_answers, split_items
 from fedaudit.engine.parallel.protocol import EngineConfig
+from fedaudit.engine.parallel.ray_cluster import ClusterCapacity
 from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
 
 ORDER = EngineConfig(
@@ -39,8 +41,6 @@ WARM = SamplingParams(temperature=0.9, top_k=40, top_p=0.95)
 
 class Here:
     """Engines of this process; what is asked goes through pickle, and some askings are deaths."""
-
-    location, fewer = "here", "--engine local"
 
     def __init__(self, deaths=()):
         self.deaths, self.started, self.asked = deaths, 0, 0
@@ -215,6 +215,33 @@ def test_by_default_the_engine_is_here():
     assert known.sha256 == made.base.sha256
     with pytest.raises(UsageError, match="Did you mean 'ray'"):
         engine.make_engine(ORDER, "rya")
+
+
+def test_a_cluster_is_shared_out_and_given_back(monkeypatch, local):
+    closed = []
+
+    class Cluster(Here):
+        room = ClusterCapacity(cpus=2, gpus=0)
+
+        def __init__(self, slots):
+            super().__init__()
+            self.slots = slots
+
+        def close(self):
+            closed.append(self.slots)
+
+    monkeypatch.setattr(engine, "RayCluster", Cluster)
+    several, known = engine.make_engine(ORDER, "ray:2")
+    assert known == protocol.describe(local)
+    assert (several.pool.size, several.device) == (2, "cpu")
+    assert (several.config.device, several.config.threads) == ("cpu", 1)
+    assert several.tokenize(TEXTS) == local.tokenize(TEXTS)
+    with pytest.raises(UsageError, match="no room for 3 engines"):
+        engine.make_engine(ORDER, "ray:3")
+    assert closed == [3]
+    del several
+    gc.collect()
+    assert closed == [3, 2]
 
 
 def test_pieces_by_hand():

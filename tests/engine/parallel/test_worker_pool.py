@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError
-from fedaudit.engine.parallel.worker_pool import ATTEMPTS, WorkerDied, WorkerPool
+from fedaudit.engine.parallel.worker_pool import ATTEMPTS, WorkerDied, WorkerPool, portable_error
 
 
 class FakeBackend:
     """Workers that answer at once with the square; `fate` tells what becomes of an asking."""
-
-    location, fewer = "on the Ray cluster", "--engine ray:1"
 
     def __init__(self, fate=lambda asked, question: None, *, stillborn=0, places=99):
         self.fate, self.stillborn, self.places = fate, stillborn, places
@@ -157,3 +155,21 @@ def test_what_is_left_over_from_before_is_nobodys_answer():
     assert sorted(pool.answers([5, 7, 8])) == [(0, 25), (1, 49), (2, 64)]
     assert backend.started == 2
     assert worker in {1, 2}
+
+
+class StaysError(Exception):
+    """An error that cannot be made again from its arguments."""
+
+    def __init__(self, *, why):
+        super().__init__(why)
+
+
+def test_an_error_that_does_not_travel_is_told():
+    travels = InputError("-3 is negative.")
+    assert portable_error(travels) is travels
+    try:
+        raise StaysError(why="cannot travel")
+    except StaysError as error:
+        told = portable_error(error)
+    assert isinstance(told, RuntimeError)
+    assert "StaysError: cannot travel" in str(told)
