@@ -222,7 +222,7 @@ def test_a_deployed_defence_is_asked_as_it_answers(here):
 
 def test_a_wrong_option_is_no_reason_to_leave_a_step_out(here):
     with pytest.raises(UsageError, match=r"ranking\.candidates"):
-        make_plan(pair(), COMMON, options={"ranking": {"candidates": 3}}, reader=InputReader())
+        make_plan(pair(), COMMON, options={"ranking": {"candidates": "many"}}, reader=InputReader())
 
 
 def test_every_step_says_what_it_shows():
