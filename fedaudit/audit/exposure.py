@@ -62,10 +62,20 @@ class CanaryCopies:
 def count_canary_copies(
     federation: Federation | None, canaries: CanarySet, reader: InputReader
 ) -> CanaryCopies:
-    """Return the number of canaries in the records of a federation's clients, if they are kept."""
+    """Return the number of canaries in the records of a federation's clients, if they are kept.
+
+    Raises InputError for canaries of a client that is not in the federation.
+    """
     given: dict[str, int] = {}
     for canary in canaries.planted:
         given[canary.client] = given.get(canary.client, 0) + 1
+    if federation:
+        clients = {client.id for client in federation.manifest.clients}
+        if absent := sorted(given.keys() - clients):
+            names = " and no ".join(absent)
+            raise InputError(
+                f"{federation.path} has no client {names}, for whom canaries were made."
+            )
     found: dict[str, int] = {}
     for client, path in federation.record_files.items() if federation else ():
         if client in given:

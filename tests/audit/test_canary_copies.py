@@ -1,5 +1,6 @@
 """Canaries that a client was to be given and that its records lack."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -33,10 +34,6 @@ def federation(folder, *texts):
     return Federation(folder, SimpleNamespace(clients=clients, template=template("fed_pii")))
 
 
-def counted(federation):
-    return count_canary_copies(federation, CANARIES, InputReader())
-
-
 def test_records_that_lack_canaries_are_refused(tmp_path):
     first, second = (one.sentence for one in CANARIES.planted[:2])
     found = count_canary_copies(
@@ -49,6 +46,15 @@ def test_records_that_lack_canaries_are_refused(tmp_path):
         federation(tmp_path, first, second, f"Again: {second}"), CANARIES, InputReader()
     )
     full.check(tmp_path)
+
+
+def test_canaries_of_a_client_that_the_federation_lacks_are_refused(tmp_path):
+    """Nothing was planted, and the secrets of c7 and c8 were no likelier than others: a pass."""
+    own = federation(tmp_path, "Nothing.")
+    strangers = replace(CANARIES, canaries=(canary(1, client="c8"), canary(2, client="c7")))
+    with pytest.raises(InputError, match="has no client c7 and no c8, for whom canaries were made"):
+        count_canary_copies(own, strangers, InputReader())
+    count_canary_copies(None, strangers, InputReader())
 
 
 def test_whose_records_are_not_at_hand_is_said(tmp_path):
