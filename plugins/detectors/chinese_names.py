@@ -106,7 +106,7 @@ def _shortened(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _in_clauses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield names that a clause begins with, by what it says of a person, and a case's parties."""
+    """Yield names at the start of a clause about a person, and the parties of a case."""
     for match in _facts().finditer(text):
         if _is_alone(text, *match.span("surname"), match.end()):
             yield match.span()

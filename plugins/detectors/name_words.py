@@ -73,7 +73,7 @@ _OF_FIRMS = (
     "client customer vendor supplier buyer seller purchaser lender creditor payee payer insured"
 )
 OF_FIRMS = frozenset(_OF_FIRMS.split())
-"""Labels of companies as well: unknown words are no name there."""
+"""These also label companies, so unknown words after them are not taken for a name."""
 _OF_THINGS = "holder host member owner user neighbou?r colleague friend partner roommate"
 OF_THINGS = frozenset(_OF_THINGS.split())
 """Words before brands, groups and places, too: "member Unison"; the word behind need be known."""

@@ -467,7 +467,7 @@ def test_what_needs_no_sets_is_checked_without_the_log(run, logged, change, says
 
 
 def test_a_decision_with_the_servers_log_is_checked_with_it(run, logged):
-    done = verify(run, "--client", "c3")  # the flagged are checked whoever else is asked for
+    done = verify(run, "--client", "c3")  # flagged clients are always checked, too
     assert done.code == 7
     assert "differs" not in done.out
     assert "same: decision measurements (" not in done.out

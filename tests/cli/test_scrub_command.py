@@ -296,7 +296,7 @@ def test_strict_fails_for_annotation_that_cuts_words_and_names_the_lines(run, st
     assert "2 of 2 annotated spans begin or end inside a word; check their offsets" in said
     assert "line 2, line 3" in said
     assert "Ashw" not in said
-    # One alone is said in the singular, and is no failure unless asked for.
+    # A single one is named in the singular and fails only if it was asked for.
     Path("in.jsonl").write_text(f"{line}\n")
     done = run("scrub", "in.jsonl", "out.jsonl", "--force")
     assert done.code == 0

@@ -177,7 +177,7 @@ def searched(hits, n, attacker="c0", victim="c1", **scope):
 
 
 def least_share(hits, n):
-    """Return the least share of which so many hits or more are no rarer than one in twenty."""
+    """Return the smallest share that gives this many hits or more at least once in twenty times."""
     return next(
         share / 2000
         for share in range(2001)
