@@ -48,20 +48,25 @@ class ModelView:
 
     def add_scope(self, result: Result) -> Result:
         """Return `result` with this view's scope; what a right key unlocks is not a leak."""
-        if not self.scope:
-            return result
-        label = ", ".join(f"{name} {value}" for name, value in self.scope.items())
-        short = "-".join(str(value) for value in self.scope.values())
-        leaks = () if self.authorised else result.findings
-        plain = () if self.authorised else result.revealed
-        return Result(
-            measurements=tuple(
-                replace(row, scope={**row.scope, **self.scope}) for row in result.measurements
-            ),
-            findings=tuple(replace(finding, id=f"{short}-{finding.id}") for finding in leaks),
-            limits=tuple(f"{label}: {limit}" for limit in result.limits),
-            revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in plain),
-        )
+        if self.authorised:
+            result = replace(result, findings=(), revealed=())
+        return with_scope(result, self.scope)
+
+
+def with_scope(result: Result, scope: Mapping[str, object]) -> Result:
+    """Return `result` with `scope` added to its rows, its findings' ids and its limits."""
+    if not scope:
+        return result
+    label = ", ".join(f"{name} {value}" for name, value in scope.items())
+    short = "-".join(map(str, scope.values()))
+    return Result(
+        measurements=tuple(
+            replace(row, scope={**row.scope, **scope}) for row in result.measurements
+        ),
+        findings=tuple(replace(one, id=f"{short}-{one.id}") for one in result.findings),
+        limits=tuple(f"{label}: {limit}" for limit in result.limits),
+        revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in result.revealed),
+    )
 
 
 def load_engine(

@@ -13,12 +13,13 @@ from fedaudit.api.records import Measurement
 from fedaudit.attribution import pipeline
 from fedaudit.attribution.request import ResolvedRequest
 from fedaudit.audit import preflight
+from fedaudit.audit.access import with_scope
 from fedaudit.audit.coverage import coverage
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
-from fedaudit.audit.plan import no_attribution_reason
-from fedaudit.audit.request import AssessmentRequest
+from fedaudit.audit.plan import VICTIMS, kind_of_step, no_attribution_reason
+from fedaudit.audit.request import AssessmentRequest, attacks_with
 from fedaudit.audit.resolve import pipeline_of
 from fedaudit.audit.run import AuditPipeline, AuditResults
 from fedaudit.report.run_header import run_id
@@ -151,7 +152,9 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
             except InputError as error:
                 refused.append(error)
                 self._failed[name] = str(error)
-                missing.append(Result(measurements=(missing_row(name, str(error)),)))
+                victim = {"victim": v} if (v := self.request.victims.get(name)) else {}
+                row = missing_row(kind_of_step(name), str(error))
+                missing.append(with_scope(Result(measurements=(row,)), victim))
         if not done:
             raise refused[0]
         totals = Counter[str]()
@@ -160,13 +163,36 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         first, *others = done.values()
         rows = [row for outcome in others for row in preflight.instrument_rows(outcome.effect)]
         missing.append(Result(measurements=tuple(rows)))
-        results = [result for outcome in done.values() for result in outcome.results]
+        if why := self.request.left_out.get(VICTIMS):
+            missing.append(Result(measurements=(missing_row(VICTIMS, why),)))
         return AuditResults(
-            results=list(_distinct([*results, *missing, *self._attribute()])),
+            results=list(_distinct([*self._of_victims(done), *missing, *self._attribute()])),
             effect=first.effect,
             beginning=first.beginning,
             usage={"queries": totals["queries"]},
         )
+
+    def _of_victims(self, done: Mapping[str, AuditResults]) -> Iterator[Result]:
+        """Yield all results, with the victim in their scope where several are looked for in turn.
+
+        A limit that holds for several of them is stated once.
+        """
+        victims = self.request.victims
+        of_federation = attacks_with("once", "reads_updates")
+        shared = Counter(
+            limit
+            for name in victims.keys() & done.keys()
+            for limit in dict.fromkeys(limit for r in done[name].results for limit in r.limits)
+        )
+        for name, outcome in done.items():
+            scope = {"victim": victims[name]} if name in victims else {}
+            for result in outcome.results:
+                limits = [limit for limit in result.limits if shared[limit] < 2]
+                if {row.plugin for row in result.measurements} & {*of_federation}:
+                    yield result
+                else:
+                    yield with_scope(replace(result, limits=tuple(limits)), scope)
+        yield Result(limits=tuple(limit for limit, count in shared.items() if count > 1))
 
     def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
@@ -195,7 +221,8 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         """Return policy, context and coverage."""
         request = self.request
         updates = self.audited.federation is not None
-        left_out = {**request.left_out, **self._failed}
+        failed = {kind_of_step(name): why for name, why in self._failed.items()}
+        left_out = {**request.left_out, **failed}
         return {
             "policy": request.policy,
             "context": request.context.table(),
@@ -211,6 +238,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
 
 MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
     "extraction": ("extraction", "extract", "coverage", {}),
+    VICTIMS: ("extraction", "extract", "coverage", {"victim": "all"}),
     "pairs": ("extraction", "contextual", "coverage", {"attacker": "all", "victim": "all"}),
     "inference": ("probability", "ranking", "inference_accuracy", {}),
     "memorization": ("memorization", "memorize", "mr_inter", {"category": "all"}),

@@ -1,6 +1,6 @@
 """What is available for an audit: documents, held-out records, canaries, marks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,9 @@ class Material:
     prefixes: Path | None = None
     """The attacker's documents."""
     victim: Path | None = None
+    further_pairs: tuple[tuple[Path, Path], ...] = ()
+    """The documents of an attacker and of each other client as the victim, unless some were named.
+    """
     clients: tuple[ClientData, ...] = ()
     """Every client whose documents are available, by name."""
     held_out: Path | None = None
@@ -57,9 +60,9 @@ def discover(
 ) -> Material:
     """Return the material for an audit; files that are named must exist, and marks be readable.
 
-    In a federation whose documents are available, the first client attacks and the next one is the
-    victim, unless files are named. Of a client's own update that client is the victim. Raises
-    UsageError where there is nothing to attack with.
+    In a federation whose documents are available, the first client attacks each other one, and the
+    second one the first, unless files are named. Of a client's own update that client is the
+    victim. Raises UsageError where there is nothing to attack with.
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
@@ -94,16 +97,18 @@ def discover(
             "with --victim those that must not come out."
         )
     root = audited.federation.path if audited.federation else None
+    narrowed = _why_narrowed(audited.update_of, named=named)
     return Material(
         audited=audited,
         prefixes=attacker_file,
         victim=victim_file,
+        further_pairs=() if narrowed else tuple(_further_pairs(files)),
         clients=clients,
         held_out=held_out or _file(root, HELD_OUT),
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
         names={path: name for name, path in files.items()},
-        narrowed=_why_narrowed(audited.update_of, named=named),
+        narrowed=narrowed,
     )
 
 
@@ -115,6 +120,14 @@ def _other(files: Mapping[str, Path], than: Path | None) -> Path | None:
     """Return the first of the clients' files that is not this one."""
     others = (path for path in files.values() if than is None or not path.samefile(than))
     return next(others, None)
+
+
+def _further_pairs(files: Mapping[str, Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield who attacks each client but the second, whom the first one attacks."""
+    first, second, *others = [*files.values(), None, None]
+    if first and second:
+        yield from ((first, victim) for victim in others if victim)
+        yield second, first
 
 
 def _why_narrowed(update_of: str, *, named: bool) -> str:

@@ -1,8 +1,8 @@
 """What an audit will do, what it leaves out, and why."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedaudit.api.errors import FedauditError, UsageError, unknown_name_error
@@ -19,6 +19,7 @@ from fedaudit.audit.request import (
     InferenceRequest,
     MemorizationRequest,
     Protocol,
+    attacks_with,
 )
 from fedaudit.audit.resolve import resolve
 from fedaudit.config import registry
@@ -49,6 +50,7 @@ NO_MARKS = "there is no file of watermarks: name one with --watermark"
 NO_ROUNDS = "it needs the rounds in a federation's folder, and this model is in none"
 
 DEFENDED = "the federation answers through its clients' deployed defence"
+QUICK = "left out by --quick"
 
 STEPS: Mapping[type[AuditRequest], str] = {
     ExtractionRequest: "extraction",
@@ -57,7 +59,17 @@ STEPS: Mapping[type[AuditRequest], str] = {
     MemorizationRequest: "memorization",
     ExposureRequest: "canaries",
 }
-"""The name of each step, by the type of its request."""
+"""The name of each step, by the type of its request. One that looks for the records of a further
+victim is called `extraction of c2`."""
+
+VICTIMS = "other victims"
+"""What is left out if records of clients are at hand that no step looks for."""
+
+
+def kind_of_step(name: str) -> str:
+    """Return the kind of a step, whosever records it looks for: `extraction`, `inference`, ..."""
+    return name.partition(" of ")[0]
+
 
 SHOWS = {
     "pairs": "personal data of every client that every other one can pull out with its own records",
@@ -91,6 +103,8 @@ class Plan:
     attribution: ResolvedRequest | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """By step or by attack, in words."""
+    victims: Mapping[str, str] = field(default_factory=dict)
+    """By step, the client whose records it looks for, where several clients are victims in turn."""
 
     @property
     def requests(self) -> dict[str, AuditRequest]:
@@ -129,8 +143,13 @@ def make_plan(
     impossible = dict(_left_out(material, quick=quick))
     left_out = {name: why for name, why in impossible.items() if name not in attacks}
     fields = _Fields(common, chosen)
-    requests = _requests(material, impossible, fields, commitment, attacks, quick=quick)
-    steps = {STEPS[type(request)]: resolve(request, reader) for request in requests}
+    by_victim = list(_victim_requests(material, impossible, fields, attacks, quick=quick))
+    requests = {name: request for name, _, request in by_victim}
+    requests |= {
+        STEPS[type(request)]: request
+        for request in _common_requests(material, impossible, fields, commitment)
+    }
+    steps = {name: resolve(request, reader) for name, request in requests.items()}
     if not steps:
         raise UsageError(
             "Nothing can be asked of this model with what is at hand: name --prefixes."
@@ -138,7 +157,14 @@ def make_plan(
     attribution = _attribution(material, common, left_out, reader)
     for name, why in left_out.items():
         _log.info("%s is left out: %s", name, why)
-    return Plan(steps=steps, attribution=attribution, left_out=left_out)
+    victims = {name: client for name, client, _ in by_victim}
+    several = len(set(victims.values())) > 1
+    return Plan(
+        steps=steps,
+        attribution=attribution,
+        left_out=left_out,
+        victims=victims if several else {},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +185,40 @@ class _Fields:
         return {key: v for key, v in self.request_fields().items() if key not in ("client", "keys")}
 
 
-def _requests(
+def _victim_requests(
     material: Material,
     left_out: Mapping[str, str],
     fields: _Fields,
-    commitment: str,
+    further: Sequence[str],
+    *,
+    quick: bool,
+) -> Iterator[tuple[str, str, AuditRequest]]:
+    """Yield name, victim and request of every step that looks for one client's records.
+
+    `further` attacks are made besides those that are not `left_out`. Under `quick` there is one
+    victim. What an attack shows of the whole federation it shows beside the first victim.
+    """
+    first = _requests_on(material, left_out, fields, further, quick=quick)
+    client = material.client_name(material.victim)
+    yield from ((STEPS[type(request)], client, request) for request in first)
+    of_all = attacks_with("once", "reads_updates")
+    for attacker, victim in () if quick else material.further_pairs:
+        pair = replace(material, prefixes=attacker, victim=victim)
+        client = material.client_name(victim)
+        others = [name for name in further if name not in of_all]
+        for request in _requests_on(pair, {*left_out, *of_all}, fields, others, quick=quick):
+            yield f"{STEPS[type(request)]} of {client}", client, request
+
+
+def _requests_on(
+    material: Material,
+    left_out: Collection[str],
+    fields: _Fields,
     further: Sequence[str],
     *,
     quick: bool,
 ) -> Iterator[AuditRequest]:
-    """Yield the requests for all that is not `left_out`, and for `further` attacks."""
+    """Yield the requests that look for the records of the victim."""
     if material.prefixes:
         planned = _attacks(material, left_out, quick=quick)
         attacks = tuple(dict.fromkeys((*planned, *further)))
@@ -186,6 +236,12 @@ def _requests(
             data=data,
             attacker=material.prefixes if material.victim else None,
         )
+
+
+def _common_requests(
+    material: Material, left_out: Mapping[str, str], fields: _Fields, commitment: str
+) -> Iterator[AuditRequest]:
+    """Yield the requests for what is not `left_out` and concerns all clients at once."""
     if "pairs" not in left_out:
         yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(
@@ -200,7 +256,7 @@ def _requests(
         )
 
 
-def _attacks(material: Material, left_out: Mapping[str, str], *, quick: bool) -> list[str]:
+def _attacks(material: Material, left_out: Collection[str], *, quick: bool) -> list[str]:
     """Return the attacks on one victim; those on every pair of clients have a step of their own."""
     if material.victim is None:
         return ["contextual"]
@@ -263,10 +319,13 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     elif material.audited.deployment:
         alone = f"{DEFENDED}: --round N audits the global adapter"
     else:
-        alone = material.narrowed or ("left out by --quick" if quick else "")
+        alone = material.narrowed or (QUICK if quick else "")
     if alone:
         yield "pairs", alone
         yield "memorization", alone
+    if quick and material.further_pairs:
+        names = sorted(material.client_name(victim) for _, victim in material.further_pairs)
+        yield VICTIMS, f"--quick looks for no records of {' and '.join(names)}"
     if not material.canaries:
         yield "canaries", "there is no file of canaries: name one with --canaries"
     elif material.audited.deployment:

@@ -146,6 +146,7 @@ def prepare(
         policy=limits,
         context=context,
         left_out=plan.left_out,
+        victims=plan.victims,
         quick=quick,
     )
     defense_plan = None

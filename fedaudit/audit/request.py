@@ -659,6 +659,8 @@ class AssessmentRequest(AuditRequest):
     context: ReleaseContext = field(default_factory=ReleaseContext)
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why a class of attacks, or a step, is not run."""
+    victims: Mapping[str, str] = field(default_factory=dict)
+    """By step, the client whose records it looks for, where several clients are victims in turn."""
     quick: bool = False
 
     def __post_init__(self) -> None:

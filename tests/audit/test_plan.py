@@ -130,6 +130,16 @@ def test_without_documents_there_is_nothing_to_attack_with(here):
         pair(victim=Path("nobody.jsonl"))
 
 
+def test_an_attack_named_in_addition_is_made_on_every_victim(here):
+    run = str(federation(here, clients=2))
+    common = {**COMMON, "target": run, "adapter": None}
+    plan = make_plan(discover(run, reader=InputReader()), common,
+                     attacks=("superset", "reconstruction"), reader=InputReader())  # fmt: skip
+    first, second = (plan.requests[name].attacks for name in ("extraction", "extraction of c0"))
+    assert {"superset", "reconstruction"} < {*first}
+    assert {"superset", "reconstruction"} & {*second} == {"superset"}
+
+
 def test_attacks_may_be_named_in_addition(here):
     plan = make_plan(pair(), COMMON, attacks=("superset", "verbatim"), reader=InputReader())
     planned = ("contextual", "verbatim", "untargeted", "benign", "superset")
@@ -162,12 +172,32 @@ def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
     run = str(federation(here, clients=3))
     common = {**COMMON, "target": run, "adapter": None}
     whole = make_plan(discover(run, reader=InputReader()), common, reader=InputReader())
-    assert list(whole.steps) == ["extraction", "inference", "pairs", "memorization"]
-    assert "contextual" not in whole.requests["extraction"].attacks
+    assert list(whole.steps) == [
+        *("extraction", "inference", "extraction of c2", "inference of c2"),
+        *("extraction of c0", "inference of c0", "pairs", "memorization"),
+    ]
+    assert whole.victims == {name: name.partition(" of ")[2] or "c1" for name in [*whole.steps][:6]}
+    data = Path(run, "data")
+    asked = {
+        name: (one.prefixes, one.victim, one.attacks)
+        for name, one in whole.requests.items()
+        if name.startswith("extraction")
+    }
+    others = ("verbatim", "untargeted", "benign")
+    assert asked == {
+        "extraction": (data / "c0.jsonl", data / "c1.jsonl", (*others, "reconstruction")),
+        "extraction of c2": (data / "c0.jsonl", data / "c2.jsonl", others),
+        "extraction of c0": (data / "c1.jsonl", data / "c0.jsonl", others),
+    }
+    inferred = whole.requests["inference of c0"]
+    assert (inferred.attacker, inferred.data) == (data / "c1.jsonl", data / "c0.jsonl")
+    assert "other victims" not in whole.left_out
     quick = make_plan(discover(run, reader=InputReader()), common, quick=True, reader=InputReader())
     assert list(quick.steps) == ["extraction", "inference"]
     assert quick.requests["extraction"].options["contextual"] == {"samples": 8, "new_tokens": 20}
     assert quick.left_out["pairs"] == "left out by --quick"
+    assert quick.left_out["other victims"] == "--quick looks for no records of c0 and c2"
+    assert quick.victims == {}
     own = {"contextual": {"samples": 3}, "ranking": {"sentences": 5}}
     given = make_plan(
         discover(run, reader=InputReader()), common, options=own, quick=True, reader=InputReader()
@@ -177,7 +207,7 @@ def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
 
 
 @pytest.mark.parametrize("side", ["prefixes", "victim"])
-def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
+def test_who_names_records_is_answered_about_them_alone(here, side):
     run = federation(here, clients=3)
     named = discover(
         str(run),
@@ -188,6 +218,11 @@ def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
     assert list(plan.steps) == ["extraction", "inference"]
     assert plan.requests["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
     assert all("--victim" in plan.left_out[name] for name in ("pairs", "memorization"))
+    assert plan.victims == {}
+    hurried = make_plan(
+        named, {**COMMON, "target": str(run), "adapter": None}, quick=True, reader=InputReader()
+    )
+    assert "other victims" not in hurried.left_out
 
 
 def planted(here):
@@ -215,8 +250,12 @@ def test_a_deployed_defence_is_asked_as_it_answers(here):
     plan = make_plan(
         kept, {**COMMON, "target": str(here / "run"), "adapter": None}, reader=InputReader()
     )
-    assert list(plan.steps) == ["extraction", "inference"]
+    assert list(plan.steps) == [
+        *("extraction", "inference"),
+        *("extraction of c0", "inference of c0"),
+    ]
     assert "gate" in plan.requests["extraction"].attacks
+    assert "gate" not in plan.requests["extraction of c0"].attacks
     assert all("defence" in plan.left_out[n] for n in ("pairs", "memorization", "canaries"))
 
 

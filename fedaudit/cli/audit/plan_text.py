@@ -22,10 +22,10 @@ def plan_lines(
     request: "AuditRequest",
 ) -> Iterator[str]:
     """Yield what is at hand, every step with its cost, what is left out, what nothing can show."""
-    from fedaudit.audit.plan import CANNOT, SHOWS
+    from fedaudit.audit.plan import CANNOT, SHOWS, kind_of_step
 
     yield "At hand"
-    yield from (f"  {name}: {value}" for name, value in _at_hand(material))
+    yield from (f"  {name}: {value}" for name, value in _at_hand(material, plan))
     yield ""
     yield "Steps"
     total = 0.0
@@ -37,7 +37,8 @@ def plan_lines(
             total += seconds
             took = f"; about {rough_duration(seconds)} at most" if cost.is_counted else ""
         yield f"  {name} ({_attacks(plan, name)}): {cost.describe()}{took}"
-        yield f"    shows {SHOWS[name]}"
+        if name == kind_of_step(name):
+            yield f"    shows {SHOWS[name]}"
     if plan.attribution:
         yield "  attribution (fed_attr): fedaudit attribute --dry-run says what it costs"
         yield f"    shows {SHOWS['attribution']}"
@@ -75,7 +76,7 @@ def _attacks(plan: "Plan", name: str) -> str:
     return ", ".join(plan.requests[name].attacks or defaults.get(name, (name,)))
 
 
-def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
+def _at_hand(material: "Material", plan: "Plan") -> Iterator[tuple[str, str]]:
     from fedaudit.federation.folder import name_rounds
 
     audited = material.audited
@@ -85,8 +86,13 @@ def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
         yield "federation", f"{audited.federation.path}, {rounds}"
     if material.clients:
         yield "clients with documents", ", ".join(client.name for client in material.clients)
-    yield "attacker", material.client_name(material.prefixes)
-    yield "victim", material.client_name(material.victim)
+    attacker = material.client_name(material.prefixes)
+    yield (
+        "attacker",
+        f"{attacker}; of its own records the next client" if plan.victims else attacker,
+    )
+    victims = dict.fromkeys(plan.victims.values()) or [material.client_name(material.victim)]
+    yield "victims" if len(victims) > 1 else "victim", ", ".join(victims)
     yield "held-out records", material.held_out.name if material.held_out else "none"
     yield "canaries", material.canaries.name if material.canaries else "none"
     yield "marks", material.marks.name if material.marks else "none"

@@ -192,6 +192,6 @@ def _view_name(row: Row, hidden: set[str]) -> str:
         "" if source == "tuned-not-base" else SOURCES.get(source, ""),
         "" if "set" not in scope else display_name(SETS, scope["set"]),
         "" if count is None else f"{count} candidates",
-        query.scope_of(row, {*hidden, "client", "detection"}),
+        query.scope_of(row, {*hidden - {"victim"}, "client"}),
     )
     return ", ".join(filter(None, parts))

@@ -93,16 +93,22 @@ def attack_class(row: Row) -> str:
 def headline_totals(report: Row) -> list[Row]:
     """Return the headline total of each attack and class, for each key if there are keys.
 
-    Judged rows are preferred, then leaks beyond the base, then the judged set of targets. Source
-    inference, which belongs to no class, has its total over all clients.
+    Rows that fail are preferred, then other judged rows, leaks beyond the base, the judged set of
+    targets, and the largest value. Source inference, which belongs to no class, has its total over
+    all clients.
     """
-    judged_rows = [j["measurement"] for j in judgements(report) if j["measurement"]]
+    judged = [j for j in judgements(report) if j["measurement"]]
+    judged_rows = [j["measurement"] for j in judged]
+    failed_rows = [j["measurement"] for j in judged if j["status"] == "fail"]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in report["measurements"]:
         name = row["metric"] if is_source(row) else attack_class(row)
         if name and _is_total(row):
             groups.setdefault((row["plugin"], name, str(row["scope"].get("key"))), []).append(row)
-    return [min(rows, key=lambda row: _rank(row, judged_rows)) for rows in groups.values()]
+    return [
+        min(rows, key=lambda row: (not _is_among(row, failed_rows), *_rank(row, judged_rows)))
+        for rows in groups.values()
+    ]
 
 
 def is_source(row: Row) -> bool:
@@ -115,17 +121,21 @@ def _is_total(row: Row) -> bool:
     return (
         row["value"] is not None
         and not query.is_sweep(row)
-        and not any(name in scope for name in NOT_TOTALS)
+        and not any(scope.get(name, "all") != "all" for name in NOT_TOTALS)
         and scope.get("source", "tuned") in ("tuned", "tuned-not-base")
     )
 
 
 def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
-    names = ("plugin", "metric", "scope", "value")
-    is_judged = any(all(row[name] == j[name] for name in names) for j in judged_rows)
     subset = row["scope"].get("set")
     rank = PREFERRED_SETS.index(subset) if subset in PREFERRED_SETS else 0
-    return not is_judged, row["low"] is None, query.source_rank(row), rank
+    is_judged = _is_among(row, judged_rows)
+    return not is_judged, row["low"] is None, query.source_rank(row), rank, -row["value"]
+
+
+def _is_among(row: Row, rows: list[Mapping[str, Any]]) -> bool:
+    names = ("plugin", "metric", "scope", "value")
+    return any(all(row[name] == one[name] for name in names) for one in rows)
 
 
 def unmeasured(report: Row) -> list[str]:

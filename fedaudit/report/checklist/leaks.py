@@ -24,6 +24,7 @@ from fedaudit.report.number_format import (
     number,
 )
 from fedaudit.report.query import SEVERITIES, Row
+from fedaudit.report.tables.grouping import victim_of
 from fedaudit.report.tables.table import NONE, shorten
 from fedaudit.report.verdict.recheck import judgements
 
@@ -278,13 +279,13 @@ def identity(finding: Row) -> str:
 
 
 def persons(report: Row) -> list[Row]:
-    """Return how many people are exposed beyond the base, one row per attack, without sweeps."""
+    """Return how many people are exposed beyond the base, a row per attack and victim."""
     rows = [row for row in report["measurements"] if row["metric"] == "persons"]
     rows = [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
-    best: dict[str, Row] = {}
+    best: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=query.source_rank, reverse=True):
         if row["scope"].get("source", "tuned") in ("tuned", "tuned-not-base"):
-            best[row["plugin"]] = row
+            best[row["plugin"], victim_of(row)] = row
     return list(best.values())
 
 

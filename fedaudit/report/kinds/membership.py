@@ -90,7 +90,7 @@ class Membership(Kind):
     ) -> Judgement:
         """Return the status of one score; inconclusive where it was not measured."""
         most, limit = policy.membership or 0.0, _limit(policy)
-        name = f"membership (score {row.scope.get('score', '')})"
+        name = _name(row, score=True)
         if test is None or adjusted is None or row.hits is None or not row.n:
             reason = f"{name}: not measured: {row.reason or 'members were not counted'}."
             return Judgement("inconclusive", reason, "membership limit", row, limit)
@@ -207,6 +207,13 @@ def _limit(policy: Policy) -> str:
     )
 
 
+def _name(row: Measurement, *, score: bool) -> str:
+    """Return what made a row, with its score and the victim, if several are tried."""
+    parts = [f"score {row.scope.get('score', '')}"] if score else []
+    parts += [f"victim {row.scope['victim']}"] if "victim" in row.scope else []
+    return f"{row.plugin} ({', '.join(parts)})" if parts else row.plugin
+
+
 def _limit_test(row: Measurement, most: float, fpr: float) -> Test | None:
     from fedaudit.metrics.privacy.membership_tests import true_positives_p_value
 
@@ -220,8 +227,7 @@ def _limit_test(row: Measurement, most: float, fpr: float) -> Test | None:
     others = row.scope.get("others")
     if isinstance(others, int) and others > 0:
         p = max(p, true_positives_p_value(row.hits, row.n, others, fpr))
-    name = f"membership (score {row.scope.get('score', '')})"
-    return Test(name, p, subject, "more than is allowed")
+    return Test(_name(row, score=True), p, subject, "more than is allowed")
 
 
 _OF_ROWS = {"test", "fpr", "groups", "beside"}
@@ -243,7 +249,7 @@ def _status(
     needed: float,
 ) -> tuple[str, str]:
     score, n = str(tests[0].scope["score"]), tests[0].n or 0
-    name = tests[0].plugin if score == "reference" else f"{tests[0].plugin} (score {score})"
+    name = _name(tests[0], score=score != "reference")
     if missing:
         why = next(row.reason for row in tests if row.value is None)
         return "inconclusive", f"{name}: records were not told from others: {why}."

@@ -111,8 +111,15 @@ def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
     return sorted(groups, key=lambda group: ORDER.index(group[0]["status"]))
 
 
+def _height(judgement: Row) -> tuple[float, float]:
+    """Return value and n of the measurement that was judged, upside down if it is a p value."""
+    row = judgement["measurement"] or {}
+    value = float("-inf") if row.get("value") is None else row["value"]
+    return (-value if row.get("metric") == "p_value" else value, row.get("n") or 0)
+
+
 def _line(group: Sequence[Row]) -> tuple[str, ...]:
-    strongest = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
+    strongest = max(group, key=_height)
     row = strongest["measurement"]
     name = strongest["rule"]
     if row:
@@ -120,7 +127,7 @@ def _line(group: Sequence[Row]) -> tuple[str, ...]:
         name = shown_name(row["plugin"], row["metric"], scope)
     if len(group) > 1:
         name = shown_name(row["plugin"], row["metric"], {})
-        name = f"{name}: {len(group):,} rows, of which the largest"
+        name = f"{name}: {len(group):,} rows, of which the highest"
     return strongest["status"], name, _measured_text(strongest), strongest["limit"]
 
 

@@ -1,4 +1,4 @@
-"""Which measurements share a line of a table: of one variant, of one key, of all clients."""
+"""Which measurements share a line of a table: of one variant, key or victim, of all clients."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
@@ -41,20 +41,31 @@ def variants_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows if (name := variant_of(row))))
 
 
+def victim_of(row: Row) -> str:
+    """Return the client whose records were looked for, if several were in turn."""
+    return str(row["scope"].get("victim", ""))
+
+
+def victims_of(rows: Iterable[Row]) -> list[str]:
+    """Return the victims of `rows` in the order of the report."""
+    return list(dict.fromkeys(name for row in rows if (name := victim_of(row))))
+
+
 def client_of(row: Row) -> str:
     """Return the client that a row was measured at, if any."""
     return str(row["scope"].get("client", ""))
 
 
 def has_many_lines(rows: Sequence[Row]) -> bool:
-    """Tell whether `rows` are to have one line for each variant or key."""
-    return len(variants_of(rows)) > 1 or any("key" in row["scope"] for row in rows)
+    """Tell whether `rows` are to have one line for each variant, key or victim."""
+    return bool(column_scopes(rows))
 
 
 def column_scopes(rows: Sequence[Row]) -> set[str]:
-    """Return the keys of the scopes that columns for variant and key show."""
+    """Return the keys of the scopes that columns for variant, key and victim show."""
     keys = {"key", "adapter"} if any("key" in row["scope"] for row in rows) else set()
-    return keys | ({"variant"} if len(variants_of(rows)) > 1 else set())
+    several = {"variant": variants_of(rows), "victim": victims_of(rows)}
+    return keys | {name for name, values in several.items() if len(values) > 1}
 
 
 def scope_without(row: Row, but: Collection[str]) -> tuple[object, ...]:

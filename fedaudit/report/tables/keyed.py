@@ -1,7 +1,7 @@
-"""Tables of attacks that were made under several keys or on several variants of a study.
+"""Tables of attacks under several keys, on several variants of a study, or on several victims.
 
-One line has all that was found under one key on one variant: what came out, and beside it what the
-base gives and what guessing gets.
+One line has all that was found of one victim under one key on one variant: what came out, and
+beside it what the base gives and what guessing gets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,14 @@ from fedaudit.api.kind import Table
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import Row, common_scope, comparable_row, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
+from fedaudit.report.tables.grouping import (
+    EVERYBODY,
+    KEYS,
+    client_of,
+    key_text,
+    variant_of,
+    victim_of,
+)
 from fedaudit.report.tables.table import NONE, Columns, build_table, common_note, model_name
 
 
@@ -30,6 +37,7 @@ def keyed_lines(
         {
             "variant": variant_of(row) if "variant" in hidden else "",
             "key": key_text(row),
+            "victim": victim_of(row) if "victim" in hidden else "",
             "model": model_name(row) if len(models) > 1 else "",
             "found": format_hits(row),
             value: format_measurement(row),
@@ -41,7 +49,7 @@ def keyed_lines(
     return build_table(
         title,
         cells,
-        ("variant", "key", "model", "found", value, *beside, "where"),
+        ("variant", "key", "victim", "model", "found", value, *beside, "where"),
         numeric=("found", value, *beside),
         notes=(
             f"Model: {models[0]}." if len(models) == 1 else "",
@@ -100,9 +108,10 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
 
 
 def more_variants(rows: Sequence[Row]) -> str:
-    """Return the note of a table by kind that shows one variant of several."""
-    names = grouping.variants_of(rows)
-    return f"Variant {names[0]}; for the others see report.json." if len(names) > 1 else ""
+    """Return the note of a table by kind that shows one variant, or one victim, of several."""
+    several = {"Variant": grouping.variants_of(rows), "Victim": grouping.victims_of(rows)}
+    shown = [f"{what} {names[0]}" for what, names in several.items() if len(names) > 1]
+    return f"{', '.join(shown)}; for the others see report.json." if shown else ""
 
 
 def _omission_note(rows: Sequence[Row], selected: Sequence[Row], keys: Sequence[str]) -> str:

@@ -107,7 +107,7 @@ def _precise(report: Row, best_row: Row) -> Iterator[str]:
 
 def _inference_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     tuned = [row for row in group if row["scope"].get("source") == "tuned"]
-    if not grouping.has_many_lines(group):
+    if not any("key" in row["scope"] for row in group):
         return [_choice_text(report, plugin, group, row, f"in {_share(row)}") for row in tuned]
     first: dict[tuple[object, ...], Row] = {}
     for row in tuned:

@@ -30,22 +30,22 @@ def report(rows=()):
     return replace(made, policy=KINDS, coverage=COVERED, context=CONTEXT).to_json()
 
 
-def of_kind(n, victim):
-    return coverage(0, n, source="tuned-not-base", label="ID_CARD", set="all", victim=victim)
+def of_kind(n, victim, hits=0):
+    return coverage(hits, n, source="tuned-not-base", label="ID_CARD", set="all", victim=victim)
 
 
 def test_rows_that_did_not_fail_are_one_line_for_each_limit():
     [table] = assessment.judgement_tables(
-        report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2")])
+        report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2"), of_kind(5, "c3", 1)])
     )
     assert table.title == "Judged under the policy ours"
     assert table.notes == ("The policy says: Ours.",)
     [line] = [row for row in table.rows if "ID_CARD" in row[3]]
-    # 0 of 9: Wilson's upper bound is 1.96^2 / (9 + 1.96^2) = 0.299
+    # 1 of 5, by Wilson: the middle (1 + 1.92) / (5 + 3.84) = 0.330, and 0.294 either way.
     assert line == (
         "inconclusive",
-        "contextual coverage: 3 rows, of which the largest",
-        "0 / 9: 0.0 % [0.0, 29.9]",
+        "contextual coverage: 4 rows, of which the highest",
+        "1 / 5: 20.0 % [3.6, 62.4]",
         "at most 5% of ID_CARD, shown with 95%",
     )
     assert table.rows[0][0] == "fail"
