@@ -18,7 +18,7 @@ from fedaudit.audit.coverage import coverage
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
-from fedaudit.audit.plan import VICTIMS, kind_of_step, no_attribution_reason
+from fedaudit.audit.plan import ABSENT, VICTIMS, kind_of_step, no_attribution_reason
 from fedaudit.audit.request import AssessmentRequest, attacks_with
 from fedaudit.audit.resolve import pipeline_of
 from fedaudit.audit.run import AuditPipeline, AuditResults
@@ -215,7 +215,9 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         """Return the caveats of the steps, each once, and the steps that failed."""
         caveats = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
         failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
-        return [*caveats, *self.audited.unaudited_update_caveats, *failed]
+        left_out = self.request.left_out
+        unsearched = [f"Nothing was looked for: {why}." for why in [left_out.get(ABSENT)] if why]
+        return [*caveats, *self.audited.unaudited_update_caveats, *failed, *unsearched]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""

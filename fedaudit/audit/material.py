@@ -40,6 +40,18 @@ class Material:
     narrowed: str = ""
     """Why no other records than the attacker's and the victim's are used; empty if all are."""
 
+    @property
+    def absent_clients(self) -> tuple[str, ...]:
+        """The federation's clients without records here; none if some were named."""
+        federation = self.audited.federation
+        if federation is None or self.narrowed:
+            return ()
+        return tuple(
+            client.id
+            for client in federation.manifest.clients
+            if client.id not in federation.record_files
+        )
+
     def client_name(self, path: Path | None) -> str:
         """Return the client whose documents a file holds."""
         return "nobody" if path is None else self.names.get(path, path.name)

@@ -64,6 +64,8 @@ victim is called `extraction of c2`."""
 
 VICTIMS = "other victims"
 """What is left out if records of clients are at hand that no step looks for."""
+ABSENT = "other clients"
+"""What is left out if a federation is audited and the records of a client are not at hand."""
 
 
 def kind_of_step(name: str) -> str:
@@ -326,6 +328,8 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     if quick and material.further_pairs:
         names = sorted(material.client_name(victim) for _, victim in material.further_pairs)
         yield VICTIMS, f"--quick looks for no records of {' and '.join(names)}"
+    if absent := material.absent_clients:
+        yield ABSENT, f"the records of {', '.join(absent)} are not at hand"
     if not material.canaries:
         yield "canaries", "there is no file of canaries: name one with --canaries"
     elif material.audited.deployment:

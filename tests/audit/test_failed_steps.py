@@ -115,6 +115,12 @@ def test_the_limits_say_why_there_was_no_attribution():
     assert audit.caveats() == ["attribution: not run: watermark.json is broken."]
 
 
+def test_the_limits_name_the_clients_whose_records_are_not_at_hand():
+    audit = audit_of(left_out={"other clients": "the records of c2 are not at hand"})
+    audit._steps = {}
+    assert audit.caveats() == ["Nothing was looked for: the records of c2 are not at hand."]
+
+
 def test_an_attribution_that_is_refused_keeps_an_audit_from_passing(monkeypatch):
     def refuse(request, watch):
         raise InputError("its sums are gone.")

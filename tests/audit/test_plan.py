@@ -19,6 +19,7 @@ from fedaudit.audit.plan import SHOWS, STEPS, make_plan
 from fedaudit.canaries import canary_file, generator
 from fedaudit.canaries.generator import CanaryRequest
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.federation import manifest
 
 COMMON = {
     "target": "fedaudit-nano", "adapter": "lora", "round": None, "client": None,
@@ -128,6 +129,19 @@ def test_without_documents_there_is_nothing_to_attack_with(here):
         discover("fedaudit-nano", "lora", reader=InputReader())
     with pytest.raises(InputError, match=r"nobody\.jsonl"):
         pair(victim=Path("nobody.jsonl"))
+
+
+def test_the_records_that_are_not_at_hand_are_named(here):
+    folder = federation(here, clients=3)
+    found = manifest.read(folder)
+    kept = (*found.clients[:2], replace(found.clients[2], data=""))
+    files = {name: digest for name, digest in found.files.items() if name != "data/c2.jsonl"}
+    manifest.write(replace(found, clients=kept, files=files), folder)
+    common = {**COMMON, "target": str(folder), "adapter": None}
+    plan = make_plan(discover(str(folder), reader=InputReader()), common, reader=InputReader())
+    assert plan.left_out["other clients"] == "the records of c2 are not at hand"
+    named = discover(str(folder), victim=folder / "data/c1.jsonl", reader=InputReader())
+    assert "other clients" not in make_plan(named, common, reader=InputReader()).left_out
 
 
 def test_an_attack_named_in_addition_is_made_on_every_victim(here):

@@ -1,6 +1,6 @@
 """What an officer asks first of a report: whose data, how many people, which kinds, what now."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -53,6 +53,8 @@ COUNTS = ("coverage", "extraction_recall", "inference_accuracy")
 PASSAGES = {"DOCUMENT": "whole passages", "TEXT": "passages of texts"}
 """What labels that name no kind of personal data stand for."""
 NOT_LOOKED_FOR = "Not looked for"
+UNSEARCHED = ("other victims", "other clients")
+"""What an audit left out that is records of clients and no attack."""
 BY_CHANCE = ", which chance may explain"
 MOST = 4
 """How many kinds, parties or attacks a line names before it counts the rest."""
@@ -266,6 +268,10 @@ def _not_looked_for(report: Row) -> Iterator[str]:
             yield f"{'; '.join(texts)}."
     if not unsearched(report):
         yield "Personal data beyond what the records' annotation names."
+    left_out = report["run"]["config"].get("left_out")
+    for name in UNSEARCHED if isinstance(left_out, Mapping) else ():
+        if why := str(left_out.get(name, "")):
+            yield f"{why[0].upper()}{why[1:]}."
     classes = [e["class"] for e in report.get("coverage", ()) if e["status"] == "not_run"]
     if classes:
         yield f"Attacks: {_list([name.replace('_', ' ') for name in classes])}."

@@ -263,6 +263,15 @@ def test_a_report_without_coverage_says_that_other_attacks_were_not_made():
     assert "Attacks of other classes" in facts(example().to_json())["Not looked for"]
 
 
+def test_records_that_were_not_looked_for_are_named():
+    report = example().to_json()
+    left_out = {"other clients": "the records of c2 are not at hand", "pairs": "no records"}
+    report["run"]["config"] = {"left_out": left_out}
+    told = facts(report)["Not looked for"]
+    assert "The records of c2 are not at hand." in told
+    assert "no records" not in told
+
+
 def test_an_attribution_answers_other_questions():
     report = attributed_report.report(
         attributed_report.attributed(), findings=attributed_report.findings()
