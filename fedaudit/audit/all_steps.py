@@ -217,7 +217,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
         left_out = self.request.left_out
         unsearched = [f"Nothing was looked for: {why}." for why in [left_out.get(ABSENT)] if why]
-        return [*caveats, *self.audited.unaudited_update_caveats, *failed, *unsearched]
+        return [*caveats, *self.audited.unaudited_model_caveats, *failed, *unsearched]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""

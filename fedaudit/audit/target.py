@@ -20,6 +20,7 @@ from fedaudit.federation.folder import (
     Federation,
     is_federation,
     latest,
+    name_rounds,
 )
 from fedaudit.system.files import suggest_neighbour
 from fedaudit.system.names import check_linked
@@ -98,13 +99,20 @@ class AuditTarget:
         return []
 
     @property
-    def unaudited_update_caveats(self) -> list[str]:
-        """Return that clients' own updates, which the folder has, were not audited; or nothing."""
-        if self.federation is None or self.round is None:
+    def unaudited_model_caveats(self) -> list[str]:
+        """Return which models of the federation members and server have that were not audited."""
+        if self.federation is None or (self.round is None and not self.deployment):
             return []
         rounds = self.federation.manifest.rounds
-        [updates] = [one.clients for one in rounds if one.round == self.round]
-        return [
+        others = [one.round for one in rounds if one.round not in (0, self.round)]
+        caveats = []
+        if others:
+            caveats.append(
+                f"The members also have the global adapters of {name_rounds(others)}, which may "
+                "give away something else; --round audits one of them."
+            )
+        updates = next((one.clients for one in rounds if one.round == self.round), {})
+        return caveats + [
             "The server also receives each client's own update, which may give away more than the "
             f"global adapter; --adapter FOLDER/{path} audits that of {name}."
             for name, path in sorted(updates.items())[:1]

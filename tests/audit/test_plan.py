@@ -131,6 +131,24 @@ def test_without_documents_there_is_nothing_to_attack_with(here):
         pair(victim=Path("nobody.jsonl"))
 
 
+def test_the_models_that_others_have_and_that_are_not_audited_are_named(here):
+    made = handmade.write(here / "run", clients=2, rounds=3)
+    fake_audit.keep_documents(made.path)
+    run = str(made.path)
+
+    def caveats(adapter=None, number=None):
+        return discover(run, adapter, number, reader=InputReader()).audited.unaudited_model_caveats
+
+    members, server = caveats()
+    assert members.startswith("The members also have the global adapters of rounds 1 to 2, which")
+    assert "rounds/003/clients/c0 audits that of c0" in server
+    assert "rounds 1 and 3" in caveats(number=2)[0]
+    assert caveats(adapter=f"{run}/rounds/003/clients/c0") == []
+    deployed = replace(discover(run, reader=InputReader()).audited, deployment="c0", round=None)
+    [members] = deployed.unaudited_model_caveats
+    assert "rounds 1 to 3" in members
+
+
 def test_the_records_that_are_not_at_hand_are_named(here):
     folder = federation(here, clients=3)
     found = manifest.read(folder)
