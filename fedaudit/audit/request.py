@@ -516,6 +516,9 @@ class WatchRequest(AuditRequest):
     compares_held_out: ClassVar[bool] = True
 
     attacks: tuple[str, ...] = ()
+    round: Annotated[
+        int | None, Option("--round", help="Test the rounds up to this one; default: all.")
+    ] = None
     ours: Annotated[
         Path, Option("--ours", help="Your records, on which the federation trains, as JSONL.")
     ]

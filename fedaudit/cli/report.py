@@ -185,8 +185,12 @@ def _format_of(format_: str | None, out: Path | None) -> str:
         raise UsageError(f"Say with --format in which form to write {out}.")
     if format_ is None:
         return formats[0]
-    if formats and format_ not in formats:
-        raise UsageError(f"--format {format_} does not go with the name {out}: see --help.")
+    fitting = [end for end, names in SUFFIXES.items() if format_ in names]
+    if formats and fitting and format_ not in formats:
+        raise UsageError(
+            f"--format {format_} does not go with the name {out}: give it the ending "
+            f"{' or '.join(fitting)}."
+        )
     # An annex is written in two forms.
     return "docx" if (format_, formats) == ("annex", SUFFIXES[".docx"]) else format_
 

@@ -50,8 +50,13 @@ def test_an_annex_with_a_name_of_word_is_one_of_word(run, tmp_path):
 
 
 def test_a_form_that_the_name_contradicts_is_refused(run, tmp_path):
-    for words in (("--format", "docx", "--out", "a.html"), ("--format", "json", "--out", "a.csv")):
-        run.refused(2, "report", "out", *words, says="does not go with the name")
+    wrong = {("docx", "a.html"): ".docx", ("json", "a.csv"): ".json", ("annex", "a.md"): ".html or"}
+    for (form, name), ending in wrong.items():
+        words = ("report", "out", "--format", form, "--out", name)
+        run.refused(
+            2, *words, says=f"does not go with the name {name}: give it the ending {ending}"
+        )
+    run.refused(2, "report", "out", "--format", "pdf", "--out", "a.md", says="No report format")
     for words in (("--out", "a"), ("--format", "terminal", "--out", "a.html")):
         run.refused(2, "report", "out", *words, says="Say with --format in which form")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
