@@ -327,7 +327,7 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "memorization", alone
     if quick and material.further_pairs:
         names = sorted(material.client_name(victim) for _, victim in material.further_pairs)
-        yield VICTIMS, f"--quick looks for no records of {' and '.join(names)}"
+        yield VICTIMS, f"the records of {' and '.join(names)} were {QUICK}"
     if absent := material.absent_clients:
         yield ABSENT, f"the records of {', '.join(absent)} are not at hand"
     if not material.canaries:

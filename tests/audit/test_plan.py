@@ -228,7 +228,7 @@ def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
     assert list(quick.steps) == ["extraction", "inference"]
     assert quick.requests["extraction"].options["contextual"] == {"samples": 8, "new_tokens": 20}
     assert quick.left_out["pairs"] == "left out by --quick"
-    assert quick.left_out["other victims"] == "--quick looks for no records of c0 and c2"
+    assert quick.left_out["other victims"] == "the records of c0 and c2 were left out by --quick"
     assert quick.victims == {}
     own = {"contextual": {"samples": 3}, "ranking": {"sentences": 5}}
     given = make_plan(
