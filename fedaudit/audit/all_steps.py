@@ -139,6 +139,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
             redactor=self.redactor,
             watch=lambda title: self.watch(f"{name}: {title}"),
             kept=self.kept,
+            annotated_files=self.annotated_files,
         )
 
     def measure(self, engine: Engine) -> AuditResults:

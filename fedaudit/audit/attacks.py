@@ -18,7 +18,6 @@ from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
 from fedaudit.audit.records import (
     NO_MEMBERS_CAVEAT,
-    annotated,
     member_files,
     reading_caveats,
     shared_records_caveats,
@@ -246,20 +245,20 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
 
         The attacker of a matrix has those of all clients together.
         """
-        request, inputs = self.request, self.inputs
-        matrix = {name: annotated(file, request) for name, file in inputs.matrix.items()}
-        victim = annotated(inputs.victim, request) if inputs.victim else None
-        members = {name: annotated(file, request) for name, file in inputs.members.items()}
+        inputs = self.inputs
+        matrix = {name: self.annotated(file) for name, file in inputs.matrix.items()}
+        victim = self.annotated(inputs.victim) if inputs.victim else None
+        members = {name: self.annotated(file) for name, file in inputs.members.items()}
         self._victim_copies = victim_copies(victim, members)
         self.inputs = replace(
             inputs,
             matrix=matrix,
             attacker=cross_client.pool_documents(matrix)
             if matrix
-            else annotated(inputs.attacker, request),
+            else self.annotated(inputs.attacker),
             victim=victim,
             members={n: file for n, file in members.items() if n not in self._victim_copies},
-            control=annotated(inputs.control, request) if inputs.control else None,
+            control=self.annotated(inputs.control) if inputs.control else None,
         )
         return [*self._files, *([inputs.held_out.file] if inputs.held_out else [])]
 

@@ -18,7 +18,7 @@ from fedaudit.audit import access, evidence, preflight
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
-from fedaudit.audit.records import label_rows
+from fedaudit.audit.records import annotated, label_rows
 from fedaudit.audit.target import AuditTarget
 from fedaudit.cache.answers import AnswerCache, ShardComplete, UnfinishedBatch
 from fedaudit.cache.engine import CachingEngine
@@ -83,6 +83,8 @@ class AuditPipeline(ABC, Generic[InputsT]):
     """Returns an engine that asks nothing again which another audit has asked of the same model."""
     tell: Tell = no_listener
     """Called with what the user should know before a server is asked."""
+    annotated_files: dict[Path, InputFile] = field(default_factory=dict)
+    """The files that a detector has read, by path, for all steps of an audit."""
 
     @staticmethod
     def fingerprint_of(inputs: Any) -> RunFingerprint:
@@ -100,6 +102,12 @@ class AuditPipeline(ABC, Generic[InputsT]):
     @abstractmethod
     def caveats(self) -> Sequence[str]:
         """Return caveats about the inputs, which follow those of the attacks."""
+
+    def annotated(self, file: InputFile) -> InputFile:
+        """Return a file with every document annotated, each file once in all steps."""
+        if file.path not in self.annotated_files:
+            self.annotated_files[file.path] = annotated(file, self.request)
+        return self.annotated_files[file.path]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return the sections that this kind of audit adds to its report."""

@@ -8,6 +8,8 @@ import handmade
 import pytest
 from command import Command
 
+from fedaudit.audit import records
+from fedaudit.audit.all_steps import AssessmentPipeline
 from fedaudit.audit.plan import kind_of_step
 from fedaudit.audit.prepare import prepare
 from fedaudit.engine.loading import loader
@@ -52,6 +54,13 @@ def test_an_audit_of_many_clients_reads_each_file_once(tmp_path, opened, monkeyp
     counts = {name: n for name, n in opened.items() if name.startswith(str(run))}
     assert len(counts) > 8 * 10  # the manifest, the documents, every client's adapters
     assert set(counts.values()) == {1}
+    read = []
+    annotate = records.annotate
+    monkeypatch.setattr(
+        records, "annotate", lambda *words: (read.append(words[0][0].id), annotate(*words))[1]
+    )
+    AssessmentPipeline(inputs=prepared.inputs, fingerprint=None, redactor=None).annotate_files()
+    assert len(read) == 8  # the detector reads every client's records once, in all 18 steps
 
 
 def test_loading_an_adapter_reads_its_configuration_once(federation, opened):
