@@ -54,16 +54,25 @@ class ModelView:
 
 
 def with_scope(result: Result, scope: Mapping[str, object]) -> Result:
-    """Return `result` with `scope` added to its rows, its findings' ids and its limits."""
+    """Return `result` with `scope` added to its rows, its findings and its limits."""
     if not scope:
         return result
     label = ", ".join(f"{name} {value}" for name, value in scope.items())
+    sides = {name: scope[name] for name in ("attacker", "victim") if name in scope}
     short = "-".join(map(str, scope.values()))
     return Result(
         measurements=tuple(
             replace(row, scope={**row.scope, **scope}) for row in result.measurements
         ),
-        findings=tuple(replace(one, id=f"{short}-{one.id}") for one in result.findings),
+        findings=tuple(
+            replace(
+                one,
+                id=f"{short}-{one.id}",
+                evidence={**one.evidence, **sides},
+                safe=(*one.safe, *sides),
+            )
+            for one in result.findings
+        ),
         limits=tuple(f"{label}: {limit}" for limit in result.limits),
         revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in result.revealed),
     )

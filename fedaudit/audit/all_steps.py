@@ -1,7 +1,7 @@
 """All steps of an audit on one loaded model, with one cache of answers and one report."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from fedaudit.audit.coverage import coverage
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
-from fedaudit.audit.plan import ABSENT, VICTIMS, kind_of_step, no_attribution_reason
+from fedaudit.audit.plan import ABSENT, OF_FEDERATION, VICTIMS, kind_of_step, no_attribution_reason
 from fedaudit.audit.request import AssessmentRequest, attacks_with
 from fedaudit.audit.resolve import pipeline_of
 from fedaudit.audit.run import AuditPipeline, AuditResults
@@ -174,26 +174,16 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         )
 
     def _of_victims(self, done: Mapping[str, AuditResults]) -> Iterator[Result]:
-        """Yield all results, with the victim in their scope where several are looked for in turn.
-
-        A limit that holds for several of them is stated once.
-        """
-        victims = self.request.victims
-        of_federation = attacks_with("once", "reads_updates")
-        shared = Counter(
-            limit
-            for name in victims.keys() & done.keys()
-            for limit in dict.fromkeys(limit for r in done[name].results for limit in r.limits)
-        )
+        """Yield all results; where several victims are looked for in turn, with the victim."""
+        of_federation = {*attacks_with(*OF_FEDERATION)}
+        limits: list[tuple[str, str]] = []
         for name, outcome in done.items():
-            scope = {"victim": victims[name]} if name in victims else {}
             for result in outcome.results:
-                limits = [limit for limit in result.limits if shared[limit] < 2]
-                if {row.plugin for row in result.measurements} & {*of_federation}:
-                    yield result
-                else:
-                    yield with_scope(replace(result, limits=tuple(limits)), scope)
-        yield Result(limits=tuple(limit for limit, count in shared.items() if count > 1))
+                whole = of_federation & {row.plugin for row in result.measurements}
+                victim = "" if whole else self.request.victims.get(name, "")
+                limits += ((limit, victim) for limit in result.limits)
+                yield with_scope(replace(result, limits=()), {"victim": victim} if victim else {})
+        yield Result(limits=tuple(name_victims(limits)))
 
     def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
@@ -214,7 +204,12 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
 
     def caveats(self) -> list[str]:
         """Return the caveats of the steps, each once, and the steps that failed."""
-        caveats = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
+        victims = self.request.victims
+        caveats = name_victims(
+            (line, victims.get(name, ""))
+            for name, step in self._steps.items()
+            for line in step.caveats()
+        )
         failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
         left_out = self.request.left_out
         unsearched = [f"Nothing was looked for: {why}." for why in [left_out.get(ABSENT)] if why]
@@ -237,6 +232,22 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
                 audits_update=bool(self.audited.update_of),
             ),
         }
+
+
+def name_victims(lines: Iterable[tuple[str, str]]) -> list[str]:
+    """Return lines, each once, with the victim that one is of, unless it holds of all of them.
+
+    Each line is given with its victim, which is empty where the line is of no single one.
+    """
+    victims: dict[str, dict[str, None]] = {}
+    for line, victim in lines:
+        victims.setdefault(line, {})[victim] = None
+    every = {victim for of_line in victims.values() for victim in of_line} - {""}
+    return [
+        f"victim {victim}: {line}" if victim else line
+        for line, of_line in victims.items()
+        for victim in ([""] if "" in of_line or of_line.keys() == every else of_line)
+    ]
 
 
 MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {

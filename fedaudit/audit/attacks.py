@@ -218,11 +218,11 @@ def resolve(request: AuditRequest, reader: InputReader) -> AttackInputs:
     victim = reader.corpus(request.victim_path, form) if request.victim_path else None
     input_files = [attacker, *([victim] if victim else [])]
     files = member_files(request, audited).items()
-    members = {name: reader.corpus(path, form) for name, path in files}
+    members = {name: reader.corpus_or_empty(path, form) for name, path in files}
     return AttackInputs(
         **common_inputs(request, audited, reader, others.facts),
         attacker=attacker,
-        matrix={c.name: reader.corpus(Path(c.path), form) for c in request.participants},
+        matrix={c.name: reader.corpus_or_empty(Path(c.path), form) for c in request.participants},
         victim=victim,
         members=members,
         control=reader.corpus(request.control, form) if request.control else None,

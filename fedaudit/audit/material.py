@@ -1,6 +1,6 @@
 """What is available for an audit: documents, held-out records, canaries, marks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fedaudit.audit.records import HELD_OUT
 from fedaudit.audit.request import ClientData
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.canaries import canary_file
+from fedaudit.data.corpus import is_empty
 from fedaudit.federation import watermark_keys
 from fedaudit.system.files import existing_path, suggest_neighbour
 
@@ -37,6 +38,8 @@ class Material:
     marks: Path | None = None
     names: Mapping[Path, str] = field(default_factory=dict)
     """The client that each file belongs to, where a federation says so."""
+    alone: bool = False
+    """Whether the victim was named, or is the client whose update is audited."""
     narrowed: str = ""
     """Why no other records than the attacker's and the victim's are used; empty if all are."""
 
@@ -44,13 +47,10 @@ class Material:
     def absent_clients(self) -> tuple[str, ...]:
         """The federation's clients without records here; none if some were named."""
         federation = self.audited.federation
-        if federation is None or self.narrowed:
+        if federation is None or self.alone:
             return ()
-        return tuple(
-            client.id
-            for client in federation.manifest.clients
-            if client.id not in federation.record_files
-        )
+        at_hand = {client.name for client in self.clients}
+        return tuple(one.id for one in federation.manifest.clients if one.id not in at_hand)
 
     def client_name(self, path: Path | None) -> str:
         """Return the client whose documents a file holds."""
@@ -73,8 +73,9 @@ def discover(
     """Return the material for an audit; files that are named must exist, and marks be readable.
 
     In a federation whose documents are available, the first client attacks each other one, and the
-    second one the first, unless files are named. Of a client's own update that client is the
-    victim. Raises UsageError where there is nothing to attack with.
+    second one the first; documents that are named as the attacker's attack each client whose they
+    are not. Of a client's own update that client is the victim. Raises UsageError where there is
+    nothing to attack with.
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
@@ -85,14 +86,17 @@ def discover(
     files = audited.record_files
     clients = read_clients(list(files.items()), reader) if files else ()
     named = bool(prefixes or victim)
+    alone = bool(victim or audited.update_of)
     victim = victim or files.get(audited.update_of)
     if audited.update_of and not victim:
         raise UsageError(
             f"The records of {audited.update_of}, whose update it is, are not in the folder: name "
             "them with --victim."
         )
-    attacker_file = prefixes or _other(files, victim)
-    victim_file = victim or (_other(files, attacker_file) if attacker_file else None)
+    asked = {name: path for name, path in files.items() if not is_empty(path, reader.open)}
+    attacker_file = prefixes or next(iter(_others(asked, victim)), None)
+    victims = _others(asked, _original(files, attacker_file, reader)) if attacker_file else []
+    victim_file = victim or next(iter(victims), None)
     if attacker_file is None and canaries is None:
         path = Path(target or ".")
         if adapter or target == nano.BASE or path.exists():
@@ -110,16 +114,22 @@ def discover(
         )
     root = audited.federation.path if audited.federation else None
     narrowed = _why_narrowed(audited.update_of, named=named)
+    pairs: list[tuple[Path, Path]] = []
+    if attacker_file and victim_file and not alone:
+        pairs = [(attacker_file, other) for other in victims[1:]]
+        if not prefixes:
+            pairs.append((victim_file, attacker_file))
     return Material(
         audited=audited,
         prefixes=attacker_file,
         victim=victim_file,
-        further_pairs=() if narrowed else tuple(_further_pairs(files)),
+        further_pairs=tuple(pairs),
         clients=clients,
         held_out=held_out or _file(root, HELD_OUT),
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
         names={path: name for name, path in files.items()},
+        alone=alone,
         narrowed=narrowed,
     )
 
@@ -128,18 +138,16 @@ def _file(root: Path | None, name: str) -> Path | None:
     return root / name if root is not None and (root / name).is_file() else None
 
 
-def _other(files: Mapping[str, Path], than: Path | None) -> Path | None:
-    """Return the first of the clients' files that is not this one."""
-    others = (path for path in files.values() if than is None or not path.samefile(than))
-    return next(others, None)
+def _others(files: Mapping[str, Path], than: Path | None) -> list[Path]:
+    """Return the clients' files but this one, each once."""
+    unique = dict.fromkeys(files.values())
+    return [path for path in unique if than is None or not path.samefile(than)]
 
 
-def _further_pairs(files: Mapping[str, Path]) -> Iterator[tuple[Path, Path]]:
-    """Yield who attacks each client but the second, whom the first one attacks."""
-    first, second, *others = [*files.values(), None, None]
-    if first and second:
-        yield from ((first, victim) for victim in others if victim)
-        yield second, first
+def _original(files: Mapping[str, Path], copy: Path, reader: InputReader) -> Path:
+    """Return the client's file that this one is a copy of, or itself."""
+    digest = reader.sha256(copy)
+    return next((path for path in files.values() if reader.sha256(path) == digest), copy)
 
 
 def _why_narrowed(update_of: str, *, named: bool) -> str:

@@ -56,7 +56,7 @@ def find_clients(
     models = {
         client: ClientModel(
             target=Target(name=f"client {client}", adapter=str(path)),
-            documents=reader.corpus(records[client], form).documents,
+            documents=reader.corpus_or_empty(records[client], form).documents,
         )
         for client, path in paths.items()
     }
@@ -117,7 +117,9 @@ def find_updates(
             read=partial(secure_sums.read, path, members, of_round.round)
             if view == "sum"
             else partial(adapters.read, path),
-            documents=[d for file in files.values() for d in reader.corpus(file, form).documents],
+            documents=[
+                d for file in files.values() for d in reader.corpus_or_empty(file, form).documents
+            ],
         )
         updates.append(update)
         hashes[update.name] = reader.sha256(path) if view == "sum" else reader.fingerprint(path)
@@ -231,7 +233,7 @@ class CounterfactualRun:
         assert audited.federation is not None
         for client, path in audited.federation.record_files.items():
             if client in self.without:
-                yield from reader.corpus(path, form).documents
+                yield from reader.corpus_or_empty(path, form).documents
 
 
 def find_counterfactual(
@@ -363,7 +365,7 @@ def find_references(
                 f"{federation.path} does not hold the records of {without[0]}: which records it "
                 "was trained on is not known."
             )
-        every = (d for file in files.values() for d in reader.corpus(file, form).documents)
+        every = (d for file in files.values() for d in reader.corpus_or_empty(file, form).documents)
         texts = frozenset(document.text for document in every if not document.is_prompt)
         target = Target(name=f"reference {path}", adapter=str(adapter))
         models.append(ReferenceModel(target=target, texts=texts))

@@ -68,6 +68,10 @@ ABSENT = "other clients"
 """What is left out if a federation is audited and the records of a client are not at hand."""
 
 
+OF_FEDERATION = ("reads_updates", "reads_clients")
+"""The attributes of attacks that show something of all clients at once, and of no victim."""
+
+
 def kind_of_step(name: str) -> str:
     """Return the kind of a step, whosever records it looks for: `extraction`, `inference`, ..."""
     return name.partition(" of ")[0]
@@ -203,7 +207,7 @@ def _victim_requests(
     first = _requests_on(material, left_out, fields, further, quick=quick)
     client = material.client_name(material.victim)
     yield from ((STEPS[type(request)], client, request) for request in first)
-    of_all = attacks_with("once", "reads_updates")
+    of_all = [*attacks_with(*OF_FEDERATION), "gate"]
     for attacker, victim in () if quick else material.further_pairs:
         pair = replace(material, prefixes=attacker, victim=victim)
         client = material.client_name(victim)

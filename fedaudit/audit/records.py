@@ -137,7 +137,7 @@ def read_held_out(
         return None
     documents = [d for d in reader.corpus(path, form).documents if not d.is_prompt]
     given = [document for file in (*input_files, *members) for document in file.documents]
-    dealt = [reader.corpus(path, form).documents for path in audited.record_files.values()]
+    dealt = [reader.corpus_or_empty(path, form).documents for path in audited.record_files.values()]
     trained = [*given, *chain.from_iterable(dealt)]
     texts, groups = {fold(d.text) for d in trained}, _groups(input_files[-1].documents)
     new = [d for d in documents if fold(d.text) not in texts]

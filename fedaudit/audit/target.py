@@ -111,6 +111,11 @@ class AuditTarget:
                 f"The members also have the global adapters of {name_rounds(others)}, which may "
                 "give away something else; --round audits one of them."
             )
+        names = [client.id for client in self.federation.manifest.clients]
+        if self.deployment and (apart := [name for name in names if name != self.deployment]):
+            caveats.append(
+                f"What {', '.join(apart)} deployed are other models; --client audits one of them."
+            )
         updates = next((one.clients for one in rounds if one.round == self.round), {})
         return caveats + [
             "The server also receives each client's own update, which may give away more than the "

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
-from fedaudit.report.checklist.leaks import ROLES, options
+from fedaudit.report.checklist.leaks import ROLES, UNSEARCHED, options
 from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.query import Row, is_sweep
 from fedaudit.report.redaction import make_visible
@@ -316,6 +316,9 @@ def _settings(config: Mapping[str, Any]) -> dict[str, object]:
         for name in table.keys() - NOT_ASKED:
             path = "" if name == "attacks" else prefix + name
             settings.update(_leaves(path, table[name]))
+    left_out = config.get("left_out")
+    if isinstance(left_out, Mapping):
+        settings |= {name: left_out.get(name, "looked for") for name in UNSEARCHED}
     return settings
 
 

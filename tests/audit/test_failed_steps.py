@@ -75,6 +75,10 @@ def test_results_name_the_victim_and_state_what_holds_of_all_once():
         "c1-verbatim-0001",
         "c2-verbatim-0001",
     ]
+    assert [one.evidence for r in results for one in r.findings] == [
+        {"victim": "c1"},
+        {"victim": "c2"},
+    ]
     assert [one["id"] for r in results for one in r.revealed] == [
         "c1-verbatim-0001",
         "c2-verbatim-0001",

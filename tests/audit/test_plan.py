@@ -20,6 +20,7 @@ from fedaudit.canaries import canary_file, generator
 from fedaudit.canaries.generator import CanaryRequest
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest
+from fedaudit.system.files import sha256
 
 COMMON = {
     "target": "fedaudit-nano", "adapter": "lora", "round": None, "client": None,
@@ -145,8 +146,9 @@ def test_the_models_that_others_have_and_that_are_not_audited_are_named(here):
     assert "rounds 1 and 3" in caveats(number=2)[0]
     assert caveats(adapter=f"{run}/rounds/003/clients/c0") == []
     deployed = replace(discover(run, reader=InputReader()).audited, deployment="c0", round=None)
-    [members] = deployed.unaudited_model_caveats
+    members, others = deployed.unaudited_model_caveats
     assert "rounds 1 to 3" in members
+    assert others.startswith("What c1 deployed")
 
 
 def test_the_records_that_are_not_at_hand_are_named(here):
@@ -247,14 +249,33 @@ def test_who_names_records_is_answered_about_them_alone(here, side):
         reader=InputReader(),
     )
     plan = make_plan(named, {**COMMON, "target": str(run), "adapter": None}, reader=InputReader())
-    assert list(plan.steps) == ["extraction", "inference"]
+    victims = [plan.requests[name].victim.stem for name in plan.steps if "extraction" in name]
+    # own.jsonl has the records of c0 and c2, and is taken for c0.
+    assert victims == (["victim"] if side == "victim" else ["c1", "c2"])
+    assert {plan.requests[name].input_path for name in plan.steps} == {
+        named.prefixes if side == "victim" else here / "own.jsonl"
+    }
     assert plan.requests["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
     assert all("--victim" in plan.left_out[name] for name in ("pairs", "memorization"))
-    assert plan.victims == {}
+    assert len(plan.victims) == (0 if side == "victim" else 4)
     hurried = make_plan(
         named, {**COMMON, "target": str(run), "adapter": None}, quick=True, reader=InputReader()
     )
-    assert "other victims" not in hurried.left_out
+    assert ("other victims" in hurried.left_out) == (side == "prefixes")
+
+
+def test_a_client_without_records_is_no_victim(here):
+    run = federation(here, clients=3)
+    empty = run / "data/c2.jsonl"
+    empty.write_text("\n")
+    found = manifest.read(run)
+    hashes = {**found.files, "data/c2.jsonl": sha256(empty)}
+    manifest.write(replace(found, files=hashes), run)
+    common = {**COMMON, "target": str(run), "adapter": None}
+    plan = make_plan(discover(str(run), reader=InputReader()), common, reader=InputReader())
+    assert {*plan.victims.values()} == {"c0", "c1"}
+    assert plan.steps["extraction"].members["c2"].documents == ()
+    assert plan.steps["pairs"].matrix["c2"].documents == ()
 
 
 def planted(here):

@@ -263,6 +263,15 @@ def own_texts(drawn):
     ]  # fmt: skip
 
 
+def seen(victim):
+    """Return an attack on a victim of whom nothing came out, though it would have."""
+    return [
+        coverage(hits, n, source=source, victim=victim)
+        for source, hits, n in (("tuned-not-base", 0, 100), ("base", 0, 100), ("control", 0, 300),
+                                ("known", 400, 400))
+    ]  # fmt: skip
+
+
 # One measurement of every kind of what is judged, and what today's rule says of it. When this test
 # fails on purpose, raise RULE and write the new statuses here.
 JUDGED = {
@@ -277,6 +286,7 @@ JUDGED = {
                                  coverage(0, 300, source="control")], "inconclusive"),
         "too few": ([coverage(0, 5, source="tuned-not-base"), coverage(0, 5, source="base"),
                      coverage(0, 300, source="control")], "inconclusive"),
+        "another victim was not seen": ([*seen("c1"), *seen("c2")[:-1]], "inconclusive"),
         "guessed": (inferred(), "pass"),
         "beyond reach": ([coverage(0, 100, source="tuned-not-base"),
                           coverage(0, 100, source="base"),
@@ -292,7 +302,7 @@ JUDGED = {
 
 @pytest.mark.parametrize("name", JUDGED[RULE])
 def test_the_rule_has_its_number(name):
-    assert RULE == 16
+    assert RULE == 17
     rows, status = JUDGED[RULE][name]
     assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status
 

@@ -36,7 +36,19 @@ def results_text(rows: Sequence[Row]) -> str:
 
 
 def _name(row: Row) -> str:
-    keys = ("client", "mark", "key", "score", "fpr", "times", "candidates", "records", "test")
+    keys = (
+        "attacker",
+        "victim",
+        "client",
+        "mark",
+        "key",
+        "score",
+        "fpr",
+        "times",
+        "candidates",
+        "records",
+        "test",
+    )
     where = query.scope_text(row, keys)
     control = " control" if row["scope"].get("source") in ("control", "beyond-held-out") else ""
     name = f"{row['plugin']} {row['metric'].replace('_', ' ')}{control}"

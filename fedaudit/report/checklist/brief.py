@@ -21,7 +21,7 @@ from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.validity import NOT_OWNED, UNTIL, ReportOwner, issued
 from fedaudit.report.number_format import first_of, number, percent
 from fedaudit.report.query import Row
-from fedaudit.report.tables.grouping import variants_of
+from fedaudit.report.tables.grouping import variants_of, victim_of
 from fedaudit.report.text.searched_kinds import Unsearched, unsearched
 from fedaudit.report.text.summary import is_attribution
 from fedaudit.report.verdict.attribution import accusations
@@ -53,8 +53,6 @@ COUNTS = ("coverage", "extraction_recall", "inference_accuracy")
 PASSAGES = {"DOCUMENT": "whole passages", "TEXT": "passages of texts"}
 """What labels that name no kind of personal data stand for."""
 NOT_LOOKED_FOR = "Not looked for"
-UNSEARCHED = ("other victims", "other clients")
-"""What an audit left out that is records of clients and no attack."""
 BY_CHANCE = ", which chance may explain"
 MOST = 4
 """How many kinds, parties or attacks a line names before it counts the rest."""
@@ -145,8 +143,13 @@ def _hits(row: Row) -> float:
 
 
 def _of_n(row: Row, count: float) -> str:
-    """Return how many of n, for a sentence's start; what was computed has no hits to count."""
-    return f"{'An expected ' if row['hits'] is None else ''}{number(count)} of {row['n']:,}"
+    """Return how many of n, for a sentence's start; what was computed has no hits to count.
+
+    Of several victims it is the one of whom most came out.
+    """
+    counted = f"{'an expected ' if row['hits'] is None else ''}{number(count)} of {row['n']:,}"
+    victim = victim_of(row)
+    return f"Of {victim}: {counted}" if victim else f"{counted[0].upper()}{counted[1:]}"
 
 
 def is_one_of(row: Row, measurements: Sequence[Row]) -> bool:
@@ -269,7 +272,7 @@ def _not_looked_for(report: Row) -> Iterator[str]:
     if not unsearched(report):
         yield "Personal data beyond what the records' annotation names."
     left_out = report["run"]["config"].get("left_out")
-    for name in UNSEARCHED if isinstance(left_out, Mapping) else ():
+    for name in leaks.UNSEARCHED if isinstance(left_out, Mapping) else ():
         if why := str(left_out.get(name, "")):
             yield f"{why[0].upper()}{why[1:]}."
     classes = [e["class"] for e in report.get("coverage", ()) if e["status"] == "not_run"]

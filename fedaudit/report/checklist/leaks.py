@@ -39,6 +39,8 @@ NOT_SEARCHED = "not searched"
 CAME_OUT, TOLD_APART = "came out", "told apart"
 ROLES = {"victim": ("victim", "data"), "attacker": ("prefixes", "attacker")}
 """The options that name the records of a party, by its role."""
+UNSEARCHED = ("other victims", "other clients")
+"""What an audit left out that is records of clients and no attack, by its name in `left_out`."""
 NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
 """Labels of findings that are not data of a person."""
 PASSAGES = ("DOCUMENT", "TEXT")

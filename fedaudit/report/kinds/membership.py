@@ -182,12 +182,13 @@ class Membership(Kind):
         """Answer whether a person can be recognised as a member."""
         rows = [row for row in report["measurements"] if row["kind"] == self.name]
         rates = [row for row in rows if row["metric"] == "tpr" and row["value"] is not None]
+        rates.sort(key=lambda row: -row["value"])
         if rates:
             return Answer("answered", results_text(rates), tuple(rates[:MOST_ROWS]))
         known_rows = [
             r for r in rows if r["value"] is not None and r["metric"] in ("auc", "p_value")
         ]
-        known_rows.sort(key=lambda row: row["metric"] != "p_value")
+        known_rows.sort(key=lambda r: (r["metric"] != "p_value", _badness(r)))
         if not known_rows:
             return Answer("open", missing_reason(report, "membership_inference"))
         reason = next(iter(query.missing_reasons(r for r in rows if r["metric"] == "tpr")), "")
@@ -198,6 +199,11 @@ class Membership(Kind):
             + "."
         )
         return Answer("in part", text, tuple(known_rows[:MOST_ROWS]))
+
+
+def _badness(row: Row) -> float:
+    """Return what is least for the worst row: a p value, or an AUC upside down."""
+    return float(row["value"] if row["metric"] == "p_value" else -row["value"])
 
 
 def _limit(policy: Policy) -> str:
@@ -348,7 +354,6 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _usage(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the table of how much of the members' records was used, with a line an estimator."""
-    shared, _ = common_scope(rows)
     return row_table(
         f"How much of the records was used: {plugin}",
         rows,
@@ -361,8 +366,8 @@ def _usage(plugin: str, rows: Sequence[Row]) -> Table:
         notes=(
             "The share of the members' records, or groups of records, that the model was trained "
             "on, if those left out are like the held-out ones.",
-            *common_note(shared),
         ),
+        hidden={"estimator"},
     )
 
 

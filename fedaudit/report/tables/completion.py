@@ -47,7 +47,8 @@ def _is_of_test(row: Row, test: str) -> bool:
 def _distances(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
     beside = [row for row in report["measurements"] if row["plugin"] == plugin]
     tests = [
-        words.format(
+        (f"Of {victim}: " if (victim := grouping.victim_of(row)) else "")
+        + words.format(
             n=number(row["n"]),
             p=number(row["value"]),
             **{side: _count_text(row["scope"].get(side)) for side in ("groups", "beside")},

@@ -11,7 +11,7 @@ from fedaudit.report.kinds.registry import class_of
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.query import rows_like
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
-from fedaudit.report.verdict.extraction import NEW
+from fedaudit.report.verdict.extraction import NEW, SIDES
 from fedaudit.report.verdict.leak import CAME_OUT
 
 RULE = "kind"
@@ -75,24 +75,28 @@ def missing_kinds(
     """Yield a judgement for every limited kind of which no target was looked for.
 
     It is a pass if no target is of the kind. It is inconclusive if the kind was left out (rows
-    `targets`), if the annotating detector cannot give the kind (rows `annotation_labels`), if
-    targets have a label outside of the taxonomy, which may mean the kind, or if no strings were
-    looked for at all.
+    `targets`) of a victim's records and not looked for by another attack on that victim, if the
+    annotating detector cannot give the kind (rows `annotation_labels`), if targets have a label
+    outside of the taxonomy, which may mean the kind, or if no strings were looked for at all.
     """
     rows = list(measurements)
-    tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
+    tested = {(limited_kind(row, policy), row.scope.get("victim")) for row, _, _ in tests}
     searched = any(row.value is not None and class_of(row) == "exfiltration" for row in rows)
     annotations = [row for row in rows if row.metric == ANNOTATION]
     left_out = [row for row in rows if row.metric == LEFT_OUT and row.value]
     unknown = _unknown_labels(rows)
     for kind, most in sorted(policy.kinds.items()):  # a report's JSON has them in this order
-        if kind in tested_kinds:
-            continue
         limit = f"at most {as_percent(most)} of {kind}"
-        row = next((row for row in left_out if _is_of_kind(row, kind)), None)
+        of_kind = [row for row in left_out if _is_of_kind(row, kind)]
+        row = next((r for r in of_kind if (kind, r.scope.get("victim")) not in tested), None)
         if row is not None:
-            reason = f"No {kind} was looked for, although there are targets of this kind."
+            of_victim = f" of {row.scope['victim']}" if "victim" in row.scope else ""
+            reason = (
+                f"No {kind}{of_victim} was looked for, although there are targets of this kind."
+            )
             yield Judgement("inconclusive", reason, RULE, row, limit)
+        elif kind in {name for name, _ in tested}:
+            continue
         elif blind := next((row for row in annotations if not _can_give(row, kind)), None):
             reason = f"No {kind} was looked for: the annotation, by {blind.plugin}, cannot find it."
             yield Judgement("inconclusive", reason, RULE, blind, limit)
@@ -138,8 +142,12 @@ def _kind(row: Measurement) -> str:
 
 
 def _judged_set(row: Measurement, rows: Sequence[Measurement]) -> object:
-    alike = {o.scope.get("set") for o in rows if (o.plugin, o.metric) == (row.plugin, row.metric)}
+    alike = {other.scope.get("set") for other in rows if _asked(other) == _asked(row)}
     return next((name for name in (EXCLUSIVE, ALL) if name in alike), row.scope.get("set"))
+
+
+def _asked(row: Measurement) -> tuple[object, ...]:
+    return row.plugin, row.metric, *(row.scope.get(side) for side in SIDES)
 
 
 def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | None:

@@ -68,8 +68,9 @@ def find_leaks(
         attacks[_attack_key(row)].labelled.append(row)
         if row.metric == SKIPPED and row.scope.get("set") == UNASKED:
             attacks[_attack_key(row)].skipped.append(row)
+    findings = list(findings)
     return [
-        _leak(row, attack, comparable, list(findings))
+        _leak(row, attack, comparable, [one for one in findings if _is_of(one, row)])
         for row in rows
         for attack in [attacks[_attack_key(row)]]
         if row.scope.get("source") == NEW and _is_judged(row, attack.counts)
@@ -103,6 +104,14 @@ def _is_judged(row: Measurement, counts: Sequence[Measurement]) -> bool:
     alike = {r.scope.get("set") for r in new if r.metric == row.metric}
     judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
     return judged_set is None or row.scope.get("set") == judged_set
+
+
+def _is_of(finding: Finding, row: Measurement) -> bool:
+    """Tell whether a row's attack made a finding, and of the same attacker and victim."""
+    sides = {side: row.scope[side] for side in SIDES if side in row.scope}
+    return finding.measurement.startswith(f"{row.plugin} ") and all(
+        finding.evidence.get(side, name) == name for side, name in sides.items()
+    )
 
 
 def _leak(
@@ -144,10 +153,7 @@ def _leak(
         kinds=kinds,
         skipped=sum(int(other.value or 0) for other in attack.skipped)
         - sum(kind.skipped for kind in kinds),
-        high=sum(
-            finding.severity == "high" and finding.measurement.startswith(f"{row.plugin} ")
-            for finding in findings
-        ),
+        high=sum(finding.severity == "high" for finding in findings),
         shared_hits=by_test[SHARED].hits or 0 if SHARED in by_test else 0,
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
@@ -305,8 +311,7 @@ def _best_finding_p_value(row: Measurement, findings: Sequence[Finding]) -> floa
     values = [
         value
         for finding in findings
-        if finding.measurement.startswith(f"{row.plugin} ")
-        and isinstance(value := finding.evidence.get("p_value"), int | float)
+        if isinstance(value := finding.evidence.get("p_value"), int | float)
     ]
     return min(1.0, min(values) * (row.n or 1)) if values else None
 

@@ -196,7 +196,9 @@ def _requester(row: Measurement) -> dict[str, str]:
 
 
 def _agree(one: dict[str, str], other: dict[str, str]) -> bool:
-    return all(other.get(key, value) == value for key, value in one.items())
+    """Tell whether two leaks are of the same victim, by the same requester as far as both say."""
+    same_victim = one.get("victim") == other.get("victim")
+    return same_victim and all(other.get(key, value) == value for key, value in one.items())
 
 
 def _apart_from_client(row: Measurement) -> tuple[object, ...]:
@@ -204,7 +206,7 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
     return (row.plugin, row.metric, *sorted(scope))
 
 
-RULE = 16
+RULE = 17
 """The number of this rule, which goes up whenever the same measurements may get a different verdict
 or different reasons."""
 
