@@ -9,7 +9,7 @@ from fedaudit.api.errors import FedauditError, UsageError, unknown_name_error
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, ResolvedRequest, resolve_request
 from fedaudit.audit.input_files import InputReader
-from fedaudit.audit.inputs import Inputs
+from fedaudit.audit.inputs import Inputs, form_of
 from fedaudit.audit.material import Material
 from fedaudit.audit.request import (
     AuditRequest,
@@ -51,6 +51,7 @@ NO_ROUNDS = "it needs the rounds in a federation's folder, and this model is in 
 
 DEFENDED = "the federation answers through its clients' deployed defence"
 QUICK = "left out by --quick"
+NO_HELD_OUT = "there are no held-out records: name some with --held-out"
 
 STEPS: Mapping[type[AuditRequest], str] = {
     ExtractionRequest: "extraction",
@@ -146,9 +147,11 @@ def make_plan(
         raise unknown_name_error("attack", unknown[0], offered)
     if attacks and not material.prefixes:
         raise UsageError(f"The attack {attacks[0]} needs the attacker's documents: --prefixes.")
-    impossible = dict(_left_out(material, quick=quick))
-    left_out = {name: why for name, why in impossible.items() if name not in attacks}
     fields = _Fields(common, chosen)
+    answers = _has_answers(material, fields, reader)
+    impossible = dict(_left_out_of_victims(material, answers=answers, quick=quick))
+    impossible |= _left_out(material, quick=quick)
+    left_out = {name: why for name, why in impossible.items() if name not in attacks}
     by_victim = list(_victim_requests(material, impossible, fields, attacks, quick=quick))
     requests = {name: request for name, _, request in by_victim}
     requests |= {
@@ -233,7 +236,7 @@ def _requests_on(
             attacks=attacks,
             prefixes=material.prefixes,
             victim=material.victim,
-            held_out=material.held_out if "membership" in attacks else None,
+            held_out=material.held_out if {"membership", "discoverable"} & {*attacks} else None,
         )
     if data := material.victim or material.prefixes:
         yield InferenceRequest(
@@ -268,7 +271,7 @@ def _attacks(material: Material, left_out: Collection[str], *, quick: bool) -> l
         return ["contextual"]
     possible = (
         *(["contextual"] if "pairs" in left_out else []),
-        *("verbatim", "membership"),
+        *("verbatim", "membership", "discoverable"),
         *([] if quick else ["untargeted", "benign"]),
         *(["gate"] if material.audited.deployment else []),
         *([] if _no_updates(material) else ["reconstruction"]),
@@ -312,12 +315,39 @@ def _attribution(
         return None
 
 
-def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
-    """Yield the steps that the material does not allow, and those that `--quick` skips."""
+def _has_answers(material: Material, fields: _Fields, reader: InputReader) -> bool:
+    """Tell whether a victim's records have an answer to an instruction."""
+    victims = [material.victim, *(victim for _, victim in material.further_pairs)]
+    requests = [InferenceRequest(**fields.request_fields(), data=path) for path in victims if path]
+    return any(
+        document.output
+        for request in requests
+        for document in reader.corpus(request.data, form_of(request, material.audited)).documents
+    )
+
+
+def _left_out_of_victims(
+    material: Material, *, answers: bool, quick: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the attacks on a victim that the material does not allow, or that `--quick` skips.
+
+    `answers` tells whether the victims' records have some.
+    """
     if material.victim is None:
         yield "verbatim", "only the attacker's records are available: name some with --victim"
-    if material.victim and not material.held_out:
-        yield "membership", "there are no held-out records: name some with --held-out"
+        return
+    if not material.held_out:
+        yield "membership", NO_HELD_OUT
+    if quick:
+        yield "discoverable", QUICK
+    elif not answers:
+        yield "discoverable", "no record has an answer to an instruction"
+    elif not material.held_out:
+        yield "discoverable", NO_HELD_OUT
+
+
+def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
+    """Yield the steps that the material does not allow, and those that `--quick` skips."""
     if material.audited.federation and (why := _no_updates(material)):
         yield "reconstruction", why
     if len(material.clients) < 2:

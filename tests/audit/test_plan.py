@@ -195,11 +195,31 @@ def test_two_files_give_what_one_victim_allows(here):
     plan = make_plan(pair(), COMMON, reader=InputReader())
     assert list(plan.steps) == ["extraction", "inference"]
     assert plan.requests["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
-    assert set(plan.left_out) == {"membership", "pairs", "memorization", "canaries", "attribution"}
+    assert set(plan.left_out) == {
+        *("membership", "discoverable", "pairs", "memorization", "canaries", "attribution"),
+    }
     assert "--held-out" in plan.left_out["membership"]
     held_out = make_plan(pair(held_out=held()), COMMON, reader=InputReader())
     assert "membership" in held_out.requests["extraction"].attacks
     assert "membership" not in held_out.left_out
+
+
+def test_answers_are_asked_for_where_records_have_some(here):
+    records = [
+        {"instruction": "Who paid?", "input": f"Case {n}.", "output": f"Person {n}.", "pii": []}
+        for n in range(3)
+    ]
+    Path("answers.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    asked = {"victim": Path("answers.jsonl"), "held_out": held()}
+    plan = make_plan(pair(**asked), COMMON, reader=InputReader())
+    assert "discoverable" in plan.requests["extraction"].attacks
+    assert plan.requests["extraction"].held_out == Path("held.jsonl")
+    quick = make_plan(pair(**asked), COMMON, quick=True, reader=InputReader())
+    assert quick.left_out["discoverable"] == "left out by --quick"
+    alone = make_plan(pair(victim=asked["victim"]), COMMON, reader=InputReader())
+    assert "--held-out" in alone.left_out["discoverable"]
+    bare = make_plan(pair(held_out=held()), COMMON, reader=InputReader())
+    assert bare.left_out["discoverable"] == "no record has an answer to an instruction"
 
 
 def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):

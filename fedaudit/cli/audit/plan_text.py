@@ -86,11 +86,7 @@ def _at_hand(material: "Material", plan: "Plan") -> Iterator[tuple[str, str]]:
         yield "federation", f"{audited.federation.path}, {rounds}"
     if material.clients:
         yield "clients with documents", ", ".join(client.name for client in material.clients)
-    attacker = material.client_name(material.prefixes)
-    yield (
-        "attacker",
-        f"{attacker}; of its own records the next client" if plan.victims else attacker,
-    )
+    yield "attacker", material.client_name(material.prefixes)
     victims = dict.fromkeys(plan.victims.values()) or [material.client_name(material.victim)]
     yield "victims" if len(victims) > 1 else "victim", ", ".join(victims)
     yield "held-out records", material.held_out.name if material.held_out else "none"

@@ -7,6 +7,8 @@ from typing import ClassVar
 from fedaudit.api import (
     Attack,
     AttackContext,
+    Cost,
+    Counts,
     GenerationRequest,
     InputError,
     Result,
@@ -44,6 +46,12 @@ class Discoverable(Attack):
             raise ValueError("examples must be at least 0, new_tokens at least 1.")
         if not 0 < self.threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1.")
+
+    def cost(self, counts: Counts) -> Cost:
+        """Return the cost of one answer for each training pair, and for as many held-out ones."""
+        sets = [counts.tried, counts.held_out] if counts.has_victim else [counts.tried]
+        answers = sum(min(self.examples or count, count) for count in sets)
+        return Cost(answers, answers * self.new_tokens)
 
     def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
