@@ -1,6 +1,6 @@
 """What an officer asks first of a report: whose data, how many people, which kinds, what now."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -271,10 +271,7 @@ def _not_looked_for(report: Row) -> Iterator[str]:
             yield f"{'; '.join(texts)}."
     if not unsearched(report):
         yield "Personal data beyond what the records' annotation names."
-    left_out = report["run"]["config"].get("left_out")
-    for name in leaks.UNSEARCHED if isinstance(left_out, Mapping) else ():
-        if why := str(left_out.get(name, "")):
-            yield f"{why[0].upper()}{why[1:]}."
+    yield from leaks.unsearched_records(report)
     classes = [e["class"] for e in report.get("coverage", ()) if e["status"] == "not_run"]
     if classes:
         yield f"Attacks: {_list([name.replace('_', ' ') for name in classes])}."

@@ -311,6 +311,13 @@ def _is_pair(row: Row) -> bool:
     return bool({"set", "attacker"} <= row["scope"].keys())
 
 
+def unsearched_records(report: Row) -> list[str]:
+    """Return in sentences which clients' records an audit of a federation did not look for."""
+    left_out = report["run"]["config"].get("left_out")
+    reasons = (left_out.get(name) for name in UNSEARCHED) if isinstance(left_out, Mapping) else ()
+    return [f"{why[0].upper()}{why[1:]}." for why in map(str, filter(None, reasons))]
+
+
 def looked_for(report: Row) -> bool:
     """Tell whether an attack that brings data out gave a number, be it 0."""
     rows = (row for row in report["measurements"] if row["value"] is not None)

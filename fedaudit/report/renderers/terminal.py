@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.api.kind import Table
+from fedaudit.report.checklist.leaks import unsearched_records
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, overview
@@ -79,7 +80,8 @@ def _begin(report: Row, console: "Console") -> RecheckedVerdict:
     checked = recheck(report)
     texts = [(checked.message, STYLES["fail"] if checked.brief else "")] if checked.message else []
     if summary.is_audit(report):
-        texts += [(sentence, "") for sentence in searched_kinds(report)]
+        sentences = (*searched_kinds(report), *unsearched_records(report))
+        texts += [(sentence, "") for sentence in sentences]
     for text, style in texts:
         console.print(_text(text, style))
         console.print()

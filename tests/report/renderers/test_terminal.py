@@ -104,6 +104,13 @@ def test_an_unfinished_audit_says_so():
     assert "The audit stopped with an error" in printed(example(status="error"))
 
 
+def test_records_that_were_not_looked_for_come_first():
+    found = example(measurements=extraction())
+    left_out = {"other clients": "the records of c2 are not at hand"}
+    shown = printed(replace(found, run={**found.run, "config": {"left_out": left_out}}))
+    assert shown.index("The records of c2 are not at hand.") < shown.index("Audited")
+
+
 def test_an_empty_report_is_short_and_inconclusive():
     out = printed(example(measurements=[], findings=[], claims=[], limits=[], data=[]))
     assert "Verdict: inconclusive" in out
