@@ -170,6 +170,9 @@ def complete(
                 *llm_judge.judge_caveats(config, measured),
                 *data_caveats(config),
                 *label_skew_caveats(config, out),
+                *datasets.length_caveats(
+                    tokens, min(config.training.max_length, base.context_length)
+                ),
             ),
             annotation=annotators[0] if annotators else None,
             resumed_from=len(existing.rounds) - 1 if existing else None,

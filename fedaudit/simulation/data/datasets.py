@@ -80,6 +80,21 @@ def tokenize_clients(
     )
 
 
+def length_caveats(tokens: ClientSequences, max_length: int) -> list[str]:
+    """Return a caveat with the number of records that training reads no more of than `max_length`.
+
+    What lies beyond was not trained on, though it is among the records that attacks look for.
+    """
+    every = [sequence for sequences in tokens.shared.values() for sequence in sequences]
+    filled = sum(len(sequence) >= max_length for sequence in every)
+    if not filled:
+        return []
+    return [
+        f"{filled:,} of {len(every):,} records have {max_length:,} tokens or more, and training "
+        f"read {max_length:,} of each (training.max_length)."
+    ]
+
+
 def training_sequences(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
     """Return the token sequences for training on `documents`."""
     length = min(training.max_length, base.context_length)

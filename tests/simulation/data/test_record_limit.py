@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.datasets import ClientSequences, length_caveats
 from fedaudit.simulation.data.settings import Records
 from fedaudit.simulation.initialization import documents
 from fedaudit.simulation.runner import data_caveats
@@ -49,3 +50,11 @@ def test_invented_documents_are_limited_as_well():
 def test_a_limit_beside_files_of_clients_means_nothing():
     with pytest.raises(ValueError, match="client_data"):
         Simulation(client_data={"a": "a.jsonl"}, clients=1, records=Records(limit=1))
+
+
+def test_records_that_training_does_not_read_whole_are_counted():
+    tokens = ClientSequences(shared={"c0": [[1, 2], [1, 2, 3]], "c1": [[1] * 3]}, private={})
+    assert length_caveats(tokens, 4) == []
+    assert length_caveats(tokens, 3) == [
+        "2 of 3 records have 3 tokens or more, and training read 3 of each (training.max_length)."
+    ]
