@@ -147,5 +147,6 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
             *leaving.CAVEATS,
             *self.inputs.origin,
             *self.inputs.held_out.limits,
+            *self.inputs.watched.limits,
             *records.reading_caveats([self.inputs.own]),
         ]

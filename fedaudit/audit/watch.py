@@ -152,14 +152,14 @@ class RecordPipeline(AuditPipeline[InputsT]):
     """Asks models about a member's records, whose annotation is not used."""
 
     def annotate_files(self) -> Sequence[InputFile]:
-        """Return own and held-out records, and the canaries: as many records as were planted."""
+        """Return own and held-out records, and the canaries: as many records as are counted."""
         inputs, path = self.inputs, self.request.canaries
         files = [inputs.own, inputs.held_out.file]
         if not inputs.watched.canaries or not path:
             return files
         sentences = tuple(
             Document(id=str(n), text=canary.sentence)
-            for n, canary in enumerate(inputs.watched.canaries.planted)
+            for n, canary in enumerate(inputs.watched.own_canaries)
         )
         return [*files, InputFile(path=path, documents=sentences, sha256=inputs.canaries_sha256)]
 
@@ -220,6 +220,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
             *CAVEATS,
             *map(replaced_text, inputs.memory.replaced(inputs.round_sha256)),
             *inputs.held_out.limits,
+            *inputs.watched.limits,
             *records.reading_caveats([inputs.own]),
         ]
 

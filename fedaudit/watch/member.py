@@ -144,7 +144,7 @@ class MemberWatch:
             data=list(self._data()),
             seeds={"references": 0},
             measurements=rows,
-            limits=[*CAVEATS, ROUNDS],
+            limits=[*CAVEATS, ROUNDS, *self.records.limits],
         )
 
     def _data(self) -> Iterator[dict[str, Any]]:
@@ -153,7 +153,7 @@ class MemberWatch:
         counts = {
             "ours": sum(map(len, records.own)),
             "held_out": sum(map(len, records.held_out)),
-            "canaries": len(records.canaries.planted) if records.canaries else 0,
+            "canaries": len(records.own_canaries),
         }
         for name, count in counts.items():
             if path := getattr(settings, name):

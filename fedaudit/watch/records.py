@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
-from fedaudit.canaries.canary_file import CanarySet
+from fedaudit.canaries.canary_file import Canary, CanarySet
 from fedaudit.metrics.privacy import text_baseline
 from fedaudit.pii.normalized_search import fold
 
@@ -21,6 +21,9 @@ class WatchedRecords:
     own: tuple[Unit, ...]
     held_out: tuple[Unit, ...]
     canaries: CanarySet | None = None
+    """The whole file, other clients' canaries included: no reference may be a planted secret."""
+    clients: frozenset[str] = frozenset()
+    """The clients of whose canaries the own records hold every copy."""
     heading: str = ""
     """What stands before the sentence of a canary in training."""
     references: int
@@ -39,6 +42,23 @@ class WatchedRecords:
         """The member's own records."""
         return [document for unit in self.own for document in unit]
 
+    @property
+    def own_canaries(self) -> list[Canary]:
+        """The canaries that are counted: those planted in the own records."""
+        planted = self.canaries.planted if self.canaries else ()
+        return [canary for canary in planted if canary.client in self.clients]
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The caveat about canaries of other clients, if the file has any."""
+        planted = len(self.canaries.planted) if self.canaries else 0
+        if others := planted - len(self.own_canaries):
+            return (
+                f"Of the {planted:,} planted canaries in the file, the {len(self.own_canaries):,} "
+                f"that the own records hold were counted; the other {others:,} are other clients'.",
+            )
+        return ()
+
 
 def watched_records(
     own: Iterable[Document],
@@ -56,8 +76,7 @@ def watched_records(
     lack the canaries, and if fewer secrets are left than references.
     """
     own = list(own)
-    if canaries and canaries.planted:
-        _check_planted(canaries, [document.text for document in own])
+    clients = _planted_clients(canaries, [document.text for document in own]) if canaries else ()
     sentences = {heading + canary.sentence for canary in canaries.planted} if canaries else set()
     inside = {d.text: d for d in own if not d.is_prompt and d.text not in sentences}
     # What was trained on is not a control: a text on both sides, and other records of its group.
@@ -79,6 +98,7 @@ def watched_records(
         own=_units(inside.values()),
         held_out=_units(outside.values()),
         canaries=canaries,
+        clients=frozenset(clients),
         heading=heading,
         references=references,
         refusal=_refusal(tuple(inside.values()), tuple(outside.values()), seed),
@@ -86,8 +106,11 @@ def watched_records(
     )
 
 
-def _check_planted(canaries: CanarySet, texts: Sequence[str]) -> None:
-    """Raise InputError unless the texts hold all canaries of some client, with their copies."""
+def _planted_clients(canaries: CanarySet, texts: Sequence[str]) -> list[str]:
+    """Return the clients all of whose canaries the texts hold, with their copies.
+
+    Raises InputError if there is no such client.
+    """
     clients = Counter(canary.client for canary in canaries.planted)
     missing = {client: canaries.missing_from(texts, client) for client in clients}
     client = min(missing, key=lambda name: missing[name] / clients[name])
@@ -97,6 +120,7 @@ def _check_planted(canaries: CanarySet, texts: Sequence[str]) -> None:
             "them: what was not trained on cannot be learnt. Name the records that `fedaudit "
             "canary plant` wrote."
         )
+    return [client for client, count in missing.items() if not count]
 
 
 def _units(documents: Iterable[Document]) -> tuple[Unit, ...]:

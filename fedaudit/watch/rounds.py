@@ -69,7 +69,7 @@ class RoundScorer:
             )
         self.base = base
         """The base's scores, once they were asked for."""
-        self._slots = (
+        slots = (
             ranking.slot_references(
                 records.canaries,
                 limit=records.references,
@@ -79,6 +79,9 @@ class RoundScorer:
             if records.canaries
             else []
         )
+        # Other clients' canaries say nothing of this member: the model may well know them.
+        self._own_canaries = frozenset(records.own_canaries)
+        self._slots = [slot for slot in slots if self._own_canaries.intersection(slot.canaries)]
 
     def _tokenize(self, units: Sequence[Unit]) -> list[list[int]]:
         """Return the rows of each unit, without those that are too short."""
@@ -143,7 +146,7 @@ class RoundScorer:
             heading=self._records.heading,
             progress=progress,
         )
-        return [(s.score, s.references) for s in scored if s.canary.times]
+        return [(s.score, s.references) for s in scored if s.canary in self._own_canaries]
 
 
 def round_rows(

@@ -39,14 +39,21 @@ def run(monkeypatch, capfd, tmp_path):
     return Command(monkeypatch, capfd)
 
 
-def answer_as(monkeypatch, learnt):
-    """Put in a model that has learnt so many of our records after each round, by number."""
+def answer_as(monkeypatch, learnt, known=None):
+    """Put in a model that has learnt so many of our records after each round, by number.
+
+    `known` are texts that it has learnt as well, by round.
+    """
     ours = [json.loads(line)["text"] for line in Path("ours.jsonl").read_text().splitlines()]
     loads = []
     beginnings = {
         number: {own[:end] for own in ours[:count] for end in range(13, len(own) + 1)}
         for number, count in learnt.items()
     }
+    for number, texts in (known or {}).items():
+        beginnings.setdefault(number, set()).update(
+            text[:end] for text in texts for end in range(13, len(text) + 1)
+        )
 
     def likelihood(target, token, before):
         if not target.adapter:
@@ -150,6 +157,38 @@ def test_canaries_have_a_line_of_their_own(run, monkeypatch):
     told = json.loads(Path("c.json").read_text())
     assert not any(one["secret"] in shown.out for one in told["canaries"])
     assert not any(one["secret"] in Path("out/report.json").read_text() for one in told["canaries"])
+
+
+def planted_for(run, clients, count):
+    """Plant a file's canaries of c0 in our records; return those of c0 and of the others."""
+    names = [word for n in range(clients) for word in ("--client", f"c{n}")]
+    words = ("--count", count, "--seed", 5, "--controls", 0, "--kind", "phone", "--times", "1")
+    made = run("canary", "make", "--out", "c.json", *words, *names, "--language", "en")
+    assert made.code == 0, made
+    plant = ("canary", "plant", "c.json", "--records", "ours.jsonl", "--client", "c0")
+    assert run(*plant, "--out", "planted.jsonl").code == 0
+    Path("planted.jsonl").replace("ours.jsonl")
+    told = json.loads(Path("c.json").read_text())["canaries"]
+    sentences = [(one["client"], one["text"].replace("{secret}", one["secret"])) for one in told]
+    return [[s for c, s in sentences if (c == "c0") is own] for own in (True, False)]
+
+
+def test_canaries_of_other_clients_are_not_counted(run, monkeypatch):
+    own, others = planted_for(run, 10, 80)
+    answer_as(monkeypatch, {}, {3: own})
+    assert run(*ASKED, "--canaries", "c.json", "--out", "leak").code == 1
+    [strict] = [
+        r for r in report("leak")["measurements"]
+        if r["scope"].get("unit") == "canary" and r["scope"]["round"] == 3
+        and r["scope"].get("fpr") == 0.01
+    ]  # fmt: skip
+    assert (strict["n"], strict["hits"]) == (8, 8)
+    answer_as(monkeypatch, {}, {3: others})
+    shown = run(*ASKED, "--canaries", "c.json", "--out", "theirs")
+    assert not any(r["low"] for r in report("theirs")["measurements"] if r["metric"] == "learnt")
+    assert shown.code == 0, report("theirs")["verdict"]["reasons"]
+    assert any("the other 72 are other clients'" in one for one in report("theirs")["limits"])
+    assert {row["path"]: row["records"] for row in report("theirs")["data"]}["c.json"] == 8
 
 
 def cut(folder, last, *, status="running"):

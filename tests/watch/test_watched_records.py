@@ -1,6 +1,7 @@
 """What a member compares with what."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,20 @@ def canaries(*secrets):
         canaries=tuple(Canary(text="Call {secret}.", secret=s, client="c0", times=2)
                        for s in secrets),
     )  # fmt: skip
+
+
+def test_only_canaries_that_own_records_hold_are_counted():
+    file = canaries("071", "072", "073")
+    mine, theirs, apart = file.canaries
+    file = replace(file, canaries=(mine, replace(theirs, client="c1"), replace(apart, client="")))
+    own = documents("a", "Call 071.", "Call 071.", "Call 072.")
+    found = watched_records(own, documents("b"), file, references=5)
+    assert [canary.secret for canary in found.own_canaries] == ["071"]
+    assert found.canaries == file
+    assert "Of the 3 planted canaries in the file, the 1" in found.limits[0]
+    assert not watched_records(own, documents("b"), references=5).limits
+    both = watched_records([*own, *documents("Call 072.")], documents("b"), file, references=5)
+    assert [canary.secret for canary in both.own_canaries] == ["071", "072"]
 
 
 def texts(units):
