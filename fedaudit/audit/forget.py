@@ -132,7 +132,7 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
         models = leaving.VerifiedModels(after=after, before=earlier, retrained=retrained)
         rows = leaving.rows(models, inputs.watched, limit=self.request.limit)
         return AuditResults(
-            results=[Result(measurements=tuple(rows))],
+            results=[Result(measurements=tuple(rows), limits=scorer.limits)],
             effect=changed,
             beginning=None,
             usage={},

@@ -149,8 +149,14 @@ def read_held_out(
         )
     related = bool(_groups(remaining) & _groups(trained))
     compared = request.compares_held_out or bool(attacks_with("compares", among=request.attacks))
+    # A member's own test says itself which of them it could not read.
     limits = _describe_held_out(
-        path, remaining, len(documents) - len(new), len(new) - len(remaining), compared=compared
+        path,
+        remaining,
+        len(documents) - len(new),
+        len(new) - len(remaining),
+        compared=compared,
+        could_be="could be" if request.compares_held_out else "were",
     )
     if request.held_out_path is None:
         use = "compared with" if compared else "used"
@@ -176,13 +182,19 @@ def _groups(documents: Iterable[Document]) -> set[str]:
 
 
 def _describe_held_out(
-    path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, compared: bool
+    path: Path,
+    remaining: Sequence[Document],
+    trained: int,
+    grouped: int,
+    *,
+    compared: bool,
+    could_be: str,
 ) -> tuple[str, ...]:
     asked = sum(bool(document.instruction) for document in remaining)
     different = len({document.text for document in remaining})
     twice = f" ({different:,} different texts)" if different < len(remaining) else ""
     use = (
-        f"{len(remaining):,} records of {path.name}{twice} were compared with"
+        f"{len(remaining):,} records of {path.name}{twice} {could_be} compared with"
         if compared
         else f"the requests of {asked:,} records of {path.name} could be asked"
     )

@@ -203,7 +203,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         memory.base = scorer.base
         self.finish_asking()
         return AuditResults(
-            results=[Result(measurements=tuple(rows))],
+            results=[Result(measurements=tuple(rows), limits=scorer.limits)],
             effect=changed,
             beginning=None,
             usage={},

@@ -3,7 +3,7 @@
 In a row's scope, `model` is "after", "before" or "retrained", the last with the `number` of the
 model; `unit` is what is counted ("record", "group" or "canary"), `fpr` the share of held-out
 records (or secrets that no client was given) that may stand as high, `others` how many there are,
-and `limit` the share that may be left.
+and `limit` the share that may be left. `unread` is as for `watch.rounds`.
 """
 
 import math
@@ -77,9 +77,8 @@ def score_model(
         [out for out in units if out is not None]
         for units in scorer.by_unit(comes_out(read), _any_of_long)
     )
-    return ModelScores(
-        RoundScores(own, held_out, scorer.rank_canaries(tuned, progress)), own_out, held_out_out
-    )
+    ranked = scorer.rank_canaries(tuned, progress)
+    return ModelScores(RoundScores(own, held_out, ranked, scorer.unread), own_out, held_out_out)
 
 
 def _any_of_long(records: Iterable[bool | None]) -> bool | None:
@@ -142,7 +141,7 @@ def _record_rows(
         return
     own, held_out = model.scores.own, model.scores.held_out
     bounds = attributable_effect.score_bounds(own, held_out, level=level)
-    yield from bound_rows(KIND, bounds, len(own), len(held_out), scope)
+    yield from bound_rows(KIND, bounds, len(own), len(held_out), scope, unread=model.scores.unread)
     yield _extractable_row(model, scope, level)
 
 

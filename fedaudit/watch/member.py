@@ -133,6 +133,7 @@ class MemberWatch:
     def _report(
         self, rows: Sequence[Measurement], started: datetime, base: str, device: str
     ) -> Report:
+        unread = self._scorer.limits if self._scorer else ()
         return build_report(
             command="watch",
             name=run_id(self._table),
@@ -144,7 +145,7 @@ class MemberWatch:
             data=list(self._data()),
             seeds={"references": 0},
             measurements=rows,
-            limits=[*CAVEATS, ROUNDS, *self.records.limits],
+            limits=[*CAVEATS, ROUNDS, *self.records.limits, *unread],
         )
 
     def _data(self) -> Iterator[dict[str, Any]]:

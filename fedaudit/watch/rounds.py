@@ -3,7 +3,9 @@
 In a row's scope, `unit` is what is counted ("record", "group" or "canary"), `round` the round,
 `test` its place among those tested, `fpr` the share of held-out records (or of secrets that no
 client was given) that may stand as high, `others` how many there are, and `limit` the share that
-the member allows. Rows of a model that was tested before its file was replaced have `replaced`.
+the member allows. `unread` is how many of the member's units were too short to be read, if any:
+they are among `n`, and the upper bound takes them as learnt. Rows of a model that was tested before
+its file was replaced have `replaced`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,6 +48,8 @@ class RoundScores:
     held_out: Sequence[float]
     canaries: Sequence[tuple[float, Sequence[float]]] = ()
     """The log-probability of each planted secret, and of those that it is ranked among."""
+    unread: int = 0
+    """The number of own units that were too short to be read."""
 
 
 class RoundScorer:
@@ -100,13 +104,37 @@ class RoundScorer:
             self._rows += rows
         return found
 
+    @property
+    def unread(self) -> int:
+        """The number of own units of which no record is long enough to be read."""
+        return len(self._records.own) - len(self._own)
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Caveats about records of either side that were too short to be read, if there are any."""
+        sides = (
+            ("own", self._records.own, self._own, "the upper bounds take {} as learnt"),
+            ("held-out", self._records.held_out, self._held_out, "nothing was compared with them"),
+        )
+        # A group is read if one of its records is.
+        groups = {"record": "them", "group": "groups without any longer record"}
+        found = []
+        for name, units, read, use in sides:
+            total = sum(map(len, units))
+            if short := total - sum(map(len, read)):
+                found.append(
+                    f"{short:,} of {total:,} {name} records have fewer than {SHORTEST} tokens and "
+                    f"were not read: {use.format(groups[self._records.unit])}."
+                )
+        return tuple(found)
+
     def score(self, tuned: Target, base: Target, progress: Progress = no_progress) -> RoundScores:
         """Return the scores of a round's model."""
         own: list[float] = []
         held_out: list[float] = []
         if not self._records.refusal:
             own, held_out = self.gains(self.read(tuned, base, progress))
-        return RoundScores(own, held_out, self.rank_canaries(tuned, progress))
+        return RoundScores(own, held_out, self.rank_canaries(tuned, progress), self.unread)
 
     def read(
         self, tuned: Target, base: Target, progress: Progress = no_progress
@@ -173,7 +201,9 @@ def round_rows(
         )
     else:
         bounds = attributable_effect.score_bounds(scores.own, scores.held_out, level=level)
-        yield from bound_rows(KIND, bounds, len(scores.own), len(scores.held_out), units)
+        yield from bound_rows(
+            KIND, bounds, len(scores.own), len(scores.held_out), units, unread=scores.unread
+        )
     if scores.canaries:
         bounds = attributable_effect.ranked_bounds(scores.canaries, level=level)
         size = len(scores.canaries[0][1])
@@ -204,19 +234,27 @@ def bound_rows(
     members: int,
     others: int,
     scope: dict[str, object],
+    *,
+    unread: int = 0,
 ) -> Iterator[Measurement]:
-    """Yield a row for each bound on how many of `members` were learnt."""
+    """Yield a row for each bound on how many of `members` and of the `unread` were learnt.
+
+    An unread one may have been learnt or not, so only the upper bound counts it.
+    """
+    n = members + unread
+    if unread:
+        scope = {**scope, "unread": unread}
     for count in bounds:
         likely = min(max(count.hits - count.expected, count.low), count.high)
         yield Measurement(
             kind=kind,
             plugin=kind,
             metric="learnt",
-            value=likely / members,
-            low=count.low / members,
-            high=count.high / members,
-            n=members,
+            value=likely / n,
+            low=count.low / n,
+            high=(count.high + unread) / n,
+            n=n,
             hits=count.hits,
-            chance=count.expected / members,
+            chance=count.expected / n,
             scope={**scope, "fpr": count.rate, "others": others},
         )

@@ -18,6 +18,7 @@ from fedaudit.data import corpus
 from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest
+from fedaudit.report.kinds.watch import Watch
 from fedaudit.system.files import sha256
 
 OWN, HELD_OUT = 120, 120
@@ -189,6 +190,29 @@ def test_canaries_of_other_clients_are_not_counted(run, monkeypatch):
     assert shown.code == 0, report("theirs")["verdict"]["reasons"]
     assert any("the other 72 are other clients'" in one for one in report("theirs")["limits"])
     assert {row["path"]: row["records"] for row in report("theirs")["data"]}["c.json"] == 8
+
+
+def test_records_that_were_not_read_count_against_a_pass(run, monkeypatch):
+    # Both sides have eleven of them for each longer one, so that texts do not tell the sides apart.
+    short = [f"Pin of {n} is {n * 7 % 9973}" for n in range(1000, 2210)]
+    random.Random(2).shuffle(short)
+    lines = [json.dumps({"text": text}) + "\n" for text in short]
+    for path, longer, given in (("ours.jsonl", 10, lines[:110]), ("aside.jsonl", 110, lines[110:])):
+        kept = Path(path).read_text().splitlines(keepends=True)[:longer]
+        Path(path).write_text("".join([*kept, *given]))
+    answer_as(monkeypatch, {}, {3: short[:110]})
+    shown = run(*ASKED, "--out", "out")
+    found = report("out")
+    assert shown.code == 7, found["verdict"]["reasons"]
+    [reason] = found["verdict"]["reasons"]
+    assert " of 120 records may have been learnt" in reason
+    assert all(r["n"] == 120 and r["high"] >= 110 / 120 for r in found["measurements"])
+    assert "110 records among them had too few tokens to be read" in reason
+    assert "were tested on 10 of 120 records" in Watch().sentences(found)[0]
+    assert any(one.startswith("110 of 120 own records have fewer") for one in found["limits"])
+    assert any(one.startswith("1,100 of 1,210 held-out records") for one in found["limits"])
+    assert not any("records of aside.jsonl were compared with" in one for one in found["limits"])
+    assert run(*ASKED, "--limit", "0.95", "--out", "lenient").code == 0
 
 
 def cut(folder, last, *, status="running"):

@@ -1,6 +1,7 @@
 """Rows on a member that left."""
 
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -83,6 +84,17 @@ def test_rows_by_hand():
     )  # fmt: skip
     assert left.value == pytest.approx((0.5 + 0.015) / (2.5 + 0.015))
     assert [r.scope["number"] for r in by["retrained", "extractable"]] == [1, 2, 3, 4]
+
+
+def test_records_that_were_not_read_may_still_be_learnt():
+    short = replace(model(0.0), scores=replace(model(0.0).scores, unread=10))
+    found = rows(VerifiedModels(after=short, before=short), RECORDS, limit=0.1)
+    whole = rows(VerifiedModels(after=model(0.0), before=model(0.0)), RECORDS, limit=0.1)
+    for one, other in zip(found, whole, strict=True):
+        if one.metric == "learnt":
+            assert (one.n, one.scope["unread"]) == (50, 10)
+            assert one.high * 50 == pytest.approx(other.high * 40 + 10)
+            assert one.low * 50 == pytest.approx(other.low * 40)
 
 
 def test_without_retrained_models_the_residual_says_what_is_missing():

@@ -53,8 +53,30 @@ def test_short_records_and_groups_of_them_are_left_out():
     own = [unit("a b c"), unit("too short", LONG)]
     found = RoundScorer(engine, records(own, [unit(LONG)])).score(TUNED, BASE)
     assert found.own == pytest.approx([slow_gain(LONG)])
+    assert found.unread == 1
     with pytest.raises(InputError, match="0 own and 1 held-out"):
         RoundScorer(engine, records([unit("a b c")], [unit(LONG)]))
+
+
+def test_units_that_were_not_read_may_all_have_been_learnt():
+    engine = FakeEngine(lambda *_: "", likelihood=likelihood)
+    watched = records([unit(LONG, "d e f"), unit("a b c"), unit("g h i", "j")],
+                      [unit(f"ab {LONG}"), unit("k l m")])  # fmt: skip
+    scorer = RoundScorer(engine, watched)
+    scores = scorer.score(TUNED, BASE)
+    assert scores.unread == 2
+    own, held_out = scorer.limits
+    assert own.startswith("4 of 5 own records have fewer than 8 tokens")
+    assert held_out.startswith("1 of 2 held-out records have fewer than 8 tokens")
+    assert not RoundScorer(engine, records([unit(LONG)], [unit(LONG)])).limits
+    # By hand, as below: of 40 that were read at least 33 were learnt; of 60, up to 60 may be.
+    many = RoundScores(range(40, 80), range(40), unread=20)
+    [first, *_] = round_rows(many, watched, number=1, test=1, limit=0.1)
+    assert (first.n, first.low, first.high) == (60, 33 / 60, 1.0)
+    none = RoundScores(range(40), range(100), unread=20)
+    [first, *_] = round_rows(none, watched, number=1, test=1, limit=0.1)
+    assert (first.n, first.low, first.high) == (60, 0.0, pytest.approx(20 / 60))
+    assert first.scope["unread"] == 20
 
 
 def test_sets_that_differ_by_their_texts_are_not_scored():

@@ -13,6 +13,7 @@ from fedaudit.report.kinds.watch import (
     range_text,
     rate_name,
     share_text,
+    unread_text,
     why_unjudged,
 )
 from fedaudit.report.number_format import as_percent, number, percent
@@ -163,6 +164,7 @@ def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
         reason = (
             f"by their ranks, the model before shows {least} of {of} at least, no more than your"
             f" limit of {as_percent(allowed)}: ranks could not have seen them"
+            f"{unread_text(before) if before else ''}"
         )
     elif retrained is not None and _low(retrained) > allowed:
         reason = (
@@ -176,14 +178,16 @@ def _judge_learnt(unit: str, rows: Sequence[Measurement]) -> Judgement:
     elif (widest.high or 0.0) > allowed:
         reason = (
             f"up to {share_text(widest.high, n)} of {of} may still be learnt; your limit is"
-            f" {as_percent(allowed)}: with more of them this could be told"
+            f" {as_percent(allowed)}"
+            + (unread_text(widest) or ": with more of them this could be told")
         )
     if reason:
         return Judgement("inconclusive", f"forget: {reason}.", "forget", widest, limit)
     reason = (
         f"forget: of {of}, {share_text(before.low if before else None, n)} at least were learnt"
         f" before (by {_rate_text(before)}), and at most {share_text(widest.high, n)} can still be"
-        f" told (by {_rate_text(widest)}); your limit is {as_percent(allowed)}."
+        f" told (by {_rate_text(widest)}); your limit is {as_percent(allowed)}"
+        f"{unread_text(widest)}."
     )
     return Judgement("pass", reason, "forget", widest, limit)
 

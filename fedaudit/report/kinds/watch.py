@@ -105,7 +105,7 @@ class Watch(Kind):
             best = max(own, key=lambda row: row["low"] or 0.0)
             found.append(
                 f"The global models of {rounds:,} round{'s' * (rounds != 1)} were tested on"
-                f" {counted_units(own[0]['n'], str(unit))}; at least {_least(best)} were learnt."
+                f" {read_units(own[0], str(unit))}; at least {_least(best)} were learnt."
             )
         return found
 
@@ -144,13 +144,14 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
         reason = (
             f"up to {share_text(widest.high, n)} of {of} may have been learnt by"
             f" round {widest.scope.get('round')}, at least {least}; your limit is"
-            f" {as_percent(allowed)}"
+            f" {as_percent(allowed)}{unread_text(widest)}"
         )
     else:
         status = "pass"
         reason = (
             f"of {of} at most {share_text(widest.high, n)} can be told in any round,"
             f" at one false alarm in a hundred; your limit is {as_percent(allowed)}"
+            f"{unread_text(widest)}"
         )
     limit = f"no more than {as_percent(allowed)} learnt"
     return Judgement(status, f"watch: {reason}.", "watch", row, limit)
@@ -175,6 +176,23 @@ def states_bounds(rows: Sequence[Measurement], judged: Sequence[Measurement]) ->
         *(row.scope.get("others") for row in judged),
     ]
     return bool(judged) and all(map(is_finite_number, stated))
+
+
+def unread_text(row: Measurement) -> str:
+    """Return how many of the units in a bound were not read; empty if all were."""
+    unread = row.scope.get("unread")
+    if not is_finite_number(unread) or not unread:
+        return ""
+    of = counted_units(int(float(str(unread))), str(row.scope.get("unit")))
+    return f"; {of} among them had too few tokens to be read, and may have been learnt"
+
+
+def read_units(row: Row, unit: str) -> str:
+    """Return how many units were read: `120 records`, or `10 of 120 records`."""
+    counted, unread = counted_units(row["n"], unit), row["scope"].get("unread")
+    if not is_finite_number(unread) or not unread:
+        return counted
+    return f"{(row['n'] or 0) - int(unread):,} of {counted}"
 
 
 def _line(row: Row) -> tuple[str, str, str]:

@@ -53,6 +53,11 @@ OUT, LEFT = out(0, 0.0), residual(-0.05, 0.05)
         ([AFTER, learnt("after", 0.2, 0.9, fpr=0.5), BEFORE, OUT, LEFT], "fail", "at least 20"),
         ([AFTER, learnt("after", 0, 0.9, fpr=0.5), BEFORE, OUT, LEFT], "pass", "at most 5"),
         ([learnt("after", 0, 0.11), BEFORE, OUT, LEFT], "inconclusive", "up to 11 (11.0 %)"),
+        (
+            [learnt("after", 0, 0.8, unread=80), BEFORE, OUT, LEFT],
+            "inconclusive",
+            "80 records among them had too few tokens to be read",
+        ),
         ([learnt("after", 0, 0, others=99), BEFORE, OUT, LEFT], "inconclusive", "99 others are"),
         # What was never learnt, or never seen, is not known to be forgotten.
         ([AFTER, learnt("before", 0.1, 0.3), OUT, LEFT], "inconclusive", "ranks could not have"),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fedaudit.api.records import Measurement
@@ -33,6 +35,16 @@ def test_the_highest_bound_of_all_rounds_is_held_against_the_limit(rows, status,
     found = verdict(rows, [])
     assert found["status"] == status
     assert says in found["reasons"][0]
+
+
+def test_what_was_not_read_is_said():
+    short = row(1, 0, 0.8)
+    short = replace(short, scope={**short.scope, "unread": 80})
+    found = verdict([short], [])
+    assert found["status"] == "inconclusive"
+    assert "80 records among them had too few tokens to be read" in found["reasons"][0]
+    torn = replace(short, scope={**short.scope, "unread": "all"})
+    assert verdict([torn], [])["status"] == "inconclusive"
 
 
 def test_what_was_not_measured_is_no_pass():
