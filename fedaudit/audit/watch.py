@@ -1,12 +1,12 @@
 """`fedaudit watch`: what each round's global model has learnt of a member's own records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedaudit.api.engine import Engine, LogProbabilities
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import InputError, NoEffectError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
@@ -40,6 +40,8 @@ class WatchMemory:
     """The base's scores of the records."""
     scores: dict[str, RoundScores] = field(default_factory=dict)
     """The scores of models, by the SHA-256 of the adapter."""
+    effect: tuple[int, Mapping[str, Any]] | None = None
+    """The last round whose model was seen to change the base, and its effect."""
     tests: dict[tuple[int, str], int] = field(default_factory=dict)
     """The place of each test, counted from 1, by the round and the SHA-256 of its adapter.
 
@@ -179,9 +181,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
     def measure(self, engine: Engine) -> AuditResults:
         """Score own and held-out records and canaries under every round's model."""
         inputs, memory, base = self.inputs, self.inputs.memory, Target(name="base")
-        changed = preflight.measure_effect(
-            engine, self.audited.tuned, base, inputs.watched.documents
-        )
+        changing, changed = memory.effect = self._effect(engine, base)
         scorer = RoundScorer(self.cached(engine), inputs.watched, memory.base)
         rows: list[Measurement] = []
         for number, adapter in inputs.rounds.items():
@@ -203,11 +203,55 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         memory.base = scorer.base
         self.finish_asking()
         return AuditResults(
-            results=[Result(measurements=tuple(rows), limits=scorer.limits)],
+            results=[
+                Result(
+                    measurements=tuple(rows),
+                    limits=(*scorer.limits, *self._unchanged_caveats(changing)),
+                )
+            ],
             effect=changed,
             beginning=None,
             usage={},
         )
+
+    def _effect(self, engine: Engine, base: Target) -> tuple[int, Mapping[str, Any]]:
+        """Return the last round whose model changes the base, and the effect of its adapter.
+
+        A model that changes nothing has learnt nothing, but what an earlier round had learnt
+        counts all the same. Raises NoEffectError if no tested model changes the base.
+        """
+        inputs, no_effect = self.inputs, None
+        for number in sorted(inputs.rounds, reverse=True):
+            tuned = Target(name=f"round {number}", adapter=str(inputs.rounds[number]))
+            if number == self.audited.round:
+                tuned = self.audited.tuned
+            try:
+                documents = inputs.watched.documents
+                return number, preflight.measure_effect(engine, tuned, base, documents)
+            except NoEffectError as error:
+                no_effect = no_effect or error
+        if inputs.memory.effect:  # of a model that was replaced since
+            return inputs.memory.effect
+        assert no_effect is not None  # there is a round
+        raise no_effect
+
+    def _unchanged_caveats(self, changing: int) -> Iterator[str]:
+        """Yield caveats if the effect is not the last round's, and on models that equal the base.
+
+        `changing` is the round of the effect.
+        """
+        inputs = self.inputs
+        if changing != self.audited.round:
+            yield (
+                f"The adapter's effect is that of round {changing}: no later model changes what "
+                "the base says."
+            )
+        for number, digest in inputs.round_sha256.items():
+            if inputs.memory.scores[digest].equal_base:
+                yield (
+                    f"The model of round {number} says of every record what its base says: it has "
+                    "learnt nothing of them."
+                )
 
     def config(self) -> dict[str, Any]:
         """Return the settings, and which rounds were tested."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import NoEffectError, UsageError
 from fedaudit.audit.request import WatchRequest
 from fedaudit.cli.audit_runner import make_request, run_audit, watching
 from fedaudit.cli.console import print_note, print_report, verdict_code
@@ -75,7 +75,15 @@ def _follow(request: WatchRequest, output: Output) -> int:
             copy=output.json,
             inputs=inputs,
         )
-        session.run(watching(output.quiet))
+        try:
+            session.run(watching(output.quiet))
+        except NoEffectError:
+            if federation.manifest.status == "complete":
+                raise
+            print_note(
+                f"Round {tested} still equals its base: nothing to test.", quiet=output.quiet
+            )
+            continue
         report = session.document
         if report["verdict"]["status"] == "fail" or federation.manifest.status == "complete":
             print_report(report)

@@ -117,7 +117,7 @@ class MemberWatch:
             self._scorer = RoundScorer(engine, self.records, known)
         scores = self._scorer.score(tuned, base)
         rows = self._earlier()
-        if not rows and scores.own and not any((*scores.own, *scores.held_out)):
+        if not rows and scores.equal_base:
             return "The model still equals its base: nothing to test yet."
         number = 1 + max((int(str(row.scope["test"])) for row in rows), default=0)
         limit = self._settings.limit

@@ -9,7 +9,7 @@ its file was replaced have `replaced`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
 
@@ -50,6 +50,11 @@ class RoundScores:
     """The log-probability of each planted secret, and of those that it is ranked among."""
     unread: int = 0
     """The number of own units that were too short to be read."""
+
+    @property
+    def equal_base(self) -> bool:
+        """Whether the model gives every unit exactly the base's likelihood."""
+        return bool(self.own) and not any((*self.own, *self.held_out))
 
 
 class RoundScorer:
@@ -201,6 +206,9 @@ def round_rows(
         )
     else:
         bounds = attributable_effect.score_bounds(scores.own, scores.held_out, level=level)
+        if scores.equal_base:
+            # All scores are ties, which upper bounds count as above; but nothing was learnt.
+            bounds = [replace(bound, high=0) for bound in bounds]
         yield from bound_rows(
             KIND, bounds, len(scores.own), len(scores.held_out), units, unread=scores.unread
         )

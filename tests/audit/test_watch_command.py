@@ -40,10 +40,10 @@ def run(monkeypatch, capfd, tmp_path):
     return Command(monkeypatch, capfd)
 
 
-def answer_as(monkeypatch, learnt, known=None):
+def answer_as(monkeypatch, learnt, known=None, untrained=()):
     """Put in a model that has learnt so many of our records after each round, by number.
 
-    `known` are texts that it has learnt as well, by round.
+    `known` are texts that it has learnt as well, by round; in rounds of `untrained` it is the base.
     """
     ours = [json.loads(line)["text"] for line in Path("ours.jsonl").read_text().splitlines()]
     loads = []
@@ -60,6 +60,8 @@ def answer_as(monkeypatch, learnt, known=None):
         if not target.adapter:
             return -2.0
         number, text = round_of(target.adapter), before + token
+        if number in untrained:
+            return -2.0
         return -2.0 + noise(number, text) + (1.0 if text in beginnings.get(number, ()) else 0.0)
 
     def load(audited, form, request, kept=None):
@@ -213,6 +215,48 @@ def test_records_that_were_not_read_count_against_a_pass(run, monkeypatch):
     assert any(one.startswith("1,100 of 1,210 held-out records") for one in found["limits"])
     assert not any("records of aside.jsonl were compared with" in one for one in found["limits"])
     assert run(*ASKED, "--limit", "0.95", "--out", "lenient").code == 0
+
+
+def test_a_round_without_effect_has_learnt_nothing(run, monkeypatch):
+    answer_as(monkeypatch, {2: 60}, untrained=(3,))
+    assert run(*ASKED, "--out", "leak").code == 1
+    found = report("leak")
+    assert [low > 0 for low in lows(found)] == [False, True, False]
+    assert {r["high"] for r in found["measurements"] if r["scope"].get("round") == 3} == {0.0}
+    assert any(one.startswith("The adapter's effect is that of round 2") for one in found["limits"])
+    assert any(one.startswith("The model of round 3 says of every") for one in found["limits"])
+    assert "same: verdict fail" in run("report", "leak", "--verify").out
+    answer_as(monkeypatch, {}, untrained=(2,))
+    assert run(*ASKED, "--out", "middle").code == 0
+    assert not any("adapter's effect" in one for one in report("middle")["limits"])
+    answer_as(monkeypatch, {}, untrained=(1, 2, 3))
+    run.refused(5, *ASKED, "--out", "none", says="has no effect")
+
+
+def test_follow_goes_on_after_rounds_without_effect(run, monkeypatch):
+    arriving = iter([2, 3])
+    shutil.copytree("fed", "whole")
+    cut(Path("fed"), 1)
+
+    def pause(_):
+        shutil.rmtree("fed")
+        shutil.copytree("whole", "fed")
+        cut(Path("fed"), next(arriving))
+
+    monkeypatch.setattr(time, "sleep", pause)
+    answer_as(monkeypatch, {3: 60}, untrained=(1, 2))
+    shown = run(*ASKED[:-1], "--follow", "--out", "out")
+    assert shown.code == 1, shown
+    assert "Round 1 still equals its base: nothing to test." in shown.err
+    assert [low > 0 for low in lows(report("out/round-003"))] == [False, False, True]
+    cut(Path("fed"), 2)
+    answer_as(monkeypatch, {}, untrained=(1, 2, 3))
+
+    def complete(_):
+        cut(Path("fed"), 2, status="complete")
+
+    monkeypatch.setattr(time, "sleep", complete)
+    run.refused(5, *ASKED, "--follow", "--out", "none", says="has no effect")
 
 
 def cut(folder, last, *, status="running"):

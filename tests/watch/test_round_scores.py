@@ -1,5 +1,6 @@
 """Scores of a round's model, and the rows that follow."""
 
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -103,6 +104,17 @@ def test_rows_by_hand():
     assert first.value == pytest.approx(39.02 / 40, abs=1e-3)
     assert first.scope["others"] == 40
     assert {row.scope["unit"] for row in rows} == {"record"}
+
+
+def test_a_model_that_equals_its_base_has_learnt_nothing():
+    watched, scores = records([unit(LONG)], [unit(LONG)]), RoundScores([0.0] * 40, [0.0] * 100)
+    rows = list(round_rows(scores, watched, number=1, test=1, limit=0.1))
+    assert {(row.low, row.high, row.hits) for row in rows} == {(0.0, 0.0, 0)}
+    # What was not read may be known all the same, and a single other score makes them ties.
+    short = list(round_rows(replace(scores, unread=10), watched, number=1, test=1, limit=0.1))
+    assert {row.high for row in short} == {10 / 50}
+    tied = RoundScores([0.0] * 40, [0.0] * 99 + [0.1])
+    assert next(round_rows(tied, watched, number=1, test=1, limit=0.1)).high == 1.0
 
 
 def test_later_tests_have_less_of_the_level():
