@@ -19,12 +19,18 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import canary_file
 from fedaudit.engine import factory
 from fedaudit.federation.folder import is_federation
+from fedaudit.report.kinds.watch import missing_rounds
 from fedaudit.system.files import existing_path
 from fedaudit.watch.records import WatchedRecords, watched_records
 from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, round_rows
 
 if TYPE_CHECKING:
     from fedaudit.engine.factory import AnyEngine
+
+IMPORTED = (
+    "The federation was imported: only the rounds in the folder were tested. Its members may have "
+    "been given the models of others."
+)
 
 R = TypeVar("R", WatchRequest, ForgetRequest)
 InputsT = TypeVar("InputsT", bound="RecordInputs[Any]")
@@ -94,7 +100,8 @@ def resolve(
         raise InputError(f"{path} is not a federation's folder: there are no rounds to test.")
     if request.round is None:
         request = replace(request, round=reader.federation(path).manifest.rounds[-1].round)
-    if request.round == 0:
+    imported = reader.federation(path).manifest.imported is not None
+    if request.round == 0 and not imported:
         raise InputError(f"{path} has no round yet: --follow waits for the first.")
     audited = resolve_target(request, reader)
     form = form_of(request, audited)
@@ -105,7 +112,8 @@ def resolve(
     earlier = {
         entry.round: audited.federation.path / entry.adapter
         for entry in audited.federation.manifest.rounds
-        if 0 < entry.round <= (audited.round or 0)
+        # An imported federation's round 0 may be the model after its first round.
+        if (0 if imported else 1) <= entry.round <= (audited.round or 0)
     }
     facts = other_models.round_facts(earlier, reader)
     if read["canaries_sha256"]:
@@ -260,8 +268,13 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
     def caveats(self) -> list[str]:
         """Return the caveats of every such test."""
         inputs = self.inputs
+        federation = inputs.audited.federation
+        imported = federation is not None and federation.manifest.imported is not None
+        missing = missing_rounds(inputs.rounds)
         return [
             *CAVEATS,
+            *([IMPORTED] if imported else []),
+            *([f"Not in the folder, and so not tested: {missing}."] if missing else []),
             *map(replaced_text, inputs.memory.replaced(inputs.round_sha256)),
             *inputs.held_out.limits,
             *inputs.watched.limits,

@@ -259,6 +259,39 @@ def test_follow_goes_on_after_rounds_without_effect(run, monkeypatch):
     run.refused(5, *ASKED, "--follow", "--out", "none", says="has no effect")
 
 
+def as_imported(folder, kept):
+    """Make a federation look imported, with the rounds that were kept."""
+    whole = manifest.read(folder)
+    rounds = tuple(one for one in whole.rounds if one.round in kept)
+    files = {
+        name: digest for name, digest in whole.files.items()
+        if not name.startswith("rounds/") or int(name.split("/")[1]) in kept
+    }  # fmt: skip
+    facts = {"layout": "peft", "files": {}, "notes": []}
+    manifest.write(replace(whole, rounds=rounds, files=files, config={}, imported=facts), folder)
+
+
+def test_a_federation_with_a_missing_round_does_not_pass(run, monkeypatch):
+    answer_as(monkeypatch, {2: 60}, untrained=(0,))
+    as_imported(Path("fed"), {0, 1, 3})
+    assert run(*ASKED, "--out", "gap").code == 7
+    found = report("gap")
+    assert "untested: round 2, where more" in found["verdict"]["reasons"][0]
+    assert "Not in the folder, and so not tested: round 2." in found["limits"]
+    assert any(one.startswith("The federation was imported: only") for one in found["limits"])
+    assert "same: verdict inconclusive" in run("report", "gap", "--verify").out
+
+
+def test_the_first_round_of_an_imported_federation_is_tested(run, monkeypatch):
+    """Where rounds are counted from 0, the model of round 0 was trained."""
+    answer_as(monkeypatch, {0: 60})
+    as_imported(Path("fed"), {0, 1})
+    assert run(*ASKED, "--out", "out").code == 1
+    assert [low > 0 for low in lows(report("out"))] == [True, False]
+    as_imported(Path("fed"), {0})
+    assert run(*ASKED, "--out", "alone").code == 1
+
+
 def cut(folder, last, *, status="running"):
     """Leave a federation as it was after a round, not complete."""
     whole = manifest.read(folder)

@@ -1,13 +1,13 @@
 """A member's own audit over rounds: how many of its records the global models have learnt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import ClassVar
 
 from fedaudit.api.kind import Answer, Judgement, Kind, Question, Row, Table
 from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import as_percent, number, percent
+from fedaudit.report.number_format import as_percent, first_of, number, percent
 from fedaudit.report.query import missing_reasons
 from fedaudit.report.tables.table import NONE, build_table
 from fedaudit.system.numbers import is_finite_number
@@ -20,6 +20,8 @@ UNSTATED = (
     "the rows do not state the limit, their bounds, or how many others were compared with at one"
     " false alarm in a hundred"
 )
+MOST_GAPS = 5
+"""The maximum number of gaps between rounds that a reason names."""
 BY_NOW = "at least, by now"
 
 
@@ -58,7 +60,7 @@ class Watch(Kind):
         * fail          in some round surely more was learnt than the limit allows
         * inconclusive  something was not measured; fewer than 100 others were compared with; or
                         among those above all but 1 % of the others in some round, more than the
-                        limit allows may be there because of training
+                        limit allows may be there because of training; or a round is missing
         * pass          otherwise
         """
         learnt = [row for row in rows if row.metric == "learnt"]
@@ -147,11 +149,13 @@ def _judge(unit: str, rows: Sequence[Measurement]) -> Judgement:
             f" {as_percent(allowed)}{unread_text(widest)}"
         )
     else:
-        status = "pass"
+        missing = missing_rounds(row.scope.get("round") for row in rows)
+        status = "inconclusive" if missing else "pass"
         reason = (
-            f"of {of} at most {share_text(widest.high, n)} can be told in any round,"
-            f" at one false alarm in a hundred; your limit is {as_percent(allowed)}"
-            f"{unread_text(widest)}"
+            f"of {of} at most {share_text(widest.high, n)} can be told in any"
+            f" {'tested round' if missing else 'round'}, at one false alarm in a hundred; your"
+            f" limit is {as_percent(allowed)}{unread_text(widest)}"
+            + (f"; untested: {missing}, where more may have been learnt" if missing else "")
         )
     limit = f"no more than {as_percent(allowed)} learnt"
     return Judgement(status, f"watch: {reason}.", "watch", row, limit)
@@ -176,6 +180,27 @@ def states_bounds(rows: Sequence[Measurement], judged: Sequence[Measurement]) ->
         *(row.scope.get("others") for row in judged),
     ]
     return bool(judged) and all(map(is_finite_number, stated))
+
+
+def missing_rounds(numbers: Iterable[object]) -> str:
+    """Return in words the rounds from 1 on that are missing before the last one; empty if none is.
+
+    For example `round 3`, or `rounds 1 to 4 and 6`.
+    """
+    gaps: list[tuple[int, int]] = []
+    last = 0
+    for one in sorted({int(one) for one in numbers if is_finite_number(one)}):
+        if one > last + 1:
+            gaps.append((last + 1, one - 1))
+        last = max(last, one)
+    if not gaps:
+        return ""
+    names = [str(first) if first == end else f"{first} to {end}" for first, end in gaps]
+    if len(names) > MOST_GAPS:
+        listed = ", ".join(first_of(names, MOST_GAPS))
+    else:
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"round {listed}" if listed == str(gaps[0][0]) else f"rounds {listed}"
 
 
 def unread_text(row: Measurement) -> str:

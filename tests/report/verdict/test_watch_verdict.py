@@ -47,6 +47,31 @@ def test_what_was_not_read_is_said():
     assert verdict([torn], [])["status"] == "inconclusive"
 
 
+@pytest.mark.parametrize(
+    ("rounds", "named"),
+    [
+        ([1, 2, 4, 5], "untested: round 3,"),
+        ([2, 3], "untested: round 1,"),
+        ([0, 5, 7, 10], "untested: rounds 1 to 4, 6 and 8 to 9,"),
+        ([10, 20, 30, 40, 50, 60], "untested: rounds 1 to 9, 11 to 19, 21 to 29, 31 to 39, 41 to"
+         " 49, and 1 more,"),
+        ([10**15], f"untested: rounds 1 to {10**15 - 1},"),
+    ],
+)  # fmt: skip
+def test_a_pass_in_any_round_needs_every_round(rounds, named):
+    found = verdict([row(number, 0, 0.05) for number in rounds], [])
+    assert found["status"] == "inconclusive"
+    assert named in found["reasons"][0]
+    assert "can be told in any tested round" in found["reasons"][0]
+    leak = [row(number, 0.2, 0.5) for number in rounds]
+    assert verdict(leak, [])["status"] == "fail"
+
+
+@pytest.mark.parametrize("rounds", [[1], [0, 1, 2], [3, 1, 2]])
+def test_rounds_without_a_gap_can_pass(rounds):
+    assert verdict([row(number, 0, 0.05) for number in rounds], [])["status"] == "pass"
+
+
 def test_what_was_not_measured_is_no_pass():
     missing = Measurement.missing(
         "the texts differ", kind="watch", plugin="watch", metric="learnt", scope={"unit": "record"}
