@@ -8,7 +8,7 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Target
-from fedaudit.audit import preflight, records
+from fedaudit.audit import left_members, preflight, records
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.inputs import common_inputs, form_of, resolve_target
 from fedaudit.audit.request import ForgetRequest
@@ -35,14 +35,16 @@ class ForgetInputs(RecordInputs[ForgetRequest]):
     """Whether the models before and after are one file."""
     origin: tuple[str, ...]
     """Caveats on the bases that the adapters name."""
+    manifests: tuple[str, ...]
+    """What the manifests show of who left."""
 
 
 def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
     """Return the inputs, after every check that needs no model.
 
     Raises UsageError without held-out records and for a model that no global adapter answers for,
-    InputError for models on another base, and for a retrained one that is named twice or is the one
-    before or after.
+    InputError for models on another base, and for a retrained one that is named twice, is the one
+    before or after, or was trained with every client by its manifest.
     """
     audited = resolve_target(request, reader)
     if audited.adapter is None or audited.deployment:
@@ -55,6 +57,7 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
     _check_retrained(
         request, [digests[path] for path in retrained], (digests[before], after_sha256)
     )
+    left_members.check_retrained(request.before, request.retrained, reader)
     facts: dict[str, object] = {
         "the model before": digests[before],
         "retrained models": [digests[path] for path in retrained],
@@ -69,6 +72,9 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
         retrained=retrained,
         same=digests[before] == after_sha256,
         origin=tuple(other_base_caveats(configs, audited.base)),
+        manifests=tuple(
+            left_members.manifest_caveats(request.before, request.retrained, audited, reader)
+        ),
     )
 
 
@@ -145,6 +151,7 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
             *same,
             "The adapter's effect is that of the model before, which was trained on the records.",
             *leaving.CAVEATS,
+            *self.inputs.manifests,
             *self.inputs.origin,
             *self.inputs.held_out.limits,
             *self.inputs.watched.limits,

@@ -27,7 +27,7 @@ ASKED = ("forget", "verify", "after", "--before", "before", "--ours", "ours.json
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(MODELS):
-        handmade.write(folder / name, rounds=1)
+        handmade.write(folder / name, rounds=1, clients=6 if name == "before" else 5)
         change(folder / name, seed)
     return folder
 
@@ -193,6 +193,42 @@ def test_one_model_before_and_after_is_said(run, monkeypatch):
     words = ("forget", "verify", "before", "--before", "before", *ASKED[5:])
     assert run(*words, "--out", "out").code == 1
     assert "The models before and after are one and the same." in report("out")["limits"]
+
+
+def limits_on(found, *words):
+    return [one for one in found["limits"] if all(word in one for word in words)]
+
+
+def test_the_manifests_say_who_took_part(run, monkeypatch):
+    answer_as(monkeypatch, {"before": 1.0})
+    adapter = "r2/rounds/001/global"
+    beside = ("--retrained", "r1", "--retrained", adapter)
+    run(*ASKED, *beside, "--out", "out")
+    found = report("out")
+    assert limits_on(found, "c5 took no part in r1, and did in before")
+    assert limits_on(found, "could not be checked", f"to be missing: {adapter}.")
+    assert not limits_on(found, "do not show that a member had left")
+    everyone("after", 1)
+    run(*ASKED, "--out", "stayed")
+    assert limits_on(report("stayed"), "took part in round 1 of after")
+    # Fewer records of a client may be those of a person who left; but nothing shows it.
+    everyone("r1", 2, examples=3)
+    run(*ASKED, "--retrained", "r1", "--out", "fewer")
+    assert limits_on(report("fewer"), "could not be checked", "to be missing: r1.")
+    everyone("r1", 2)
+    says = "--retrained r1 was not trained without the member"
+    run.refused(3, *ASKED, "--retrained", "r1", says=says)
+
+
+def everyone(name, seed, examples=None):
+    """Write a federation in which all clients took part, one of them with other `examples`."""
+    shutil.rmtree(name)
+    handmade.write(Path(name), rounds=1)
+    change(Path(name), seed)
+    if examples:
+        table = json.loads(Path(name, "federation.json").read_text())
+        table["clients"][0]["examples"] = examples
+        Path(name, "federation.json").write_text(json.dumps(table))
 
 
 def test_what_cannot_be_verified(run):
