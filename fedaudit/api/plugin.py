@@ -99,6 +99,8 @@ class AttackContext:
     took_part: Mapping[int, bool] = field(default_factory=dict)
     """Whether the client whose records are tried trained in each of `rounds`, and in that of
     `tuned`, the last; empty where it trained in all of them, or it is not known."""
+    trained_tokens: int = 0
+    """How many tokens of a text training read, its start included; 0 where it is not known."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     template: PromptTemplate | None = None

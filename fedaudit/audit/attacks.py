@@ -331,6 +331,7 @@ class AttackPipeline(AuditPipeline[AttackInputs]):
         context = replace(
             context,
             template=self.form,
+            trained_tokens=self.audited.trained_tokens,
             members={name: file.documents for name, file in inputs.members.items()},
             control=inputs.control.documents if inputs.control else (),
         )

@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import fmean
 from typing import Any
 
 from fedaudit.api.cost import Cost, Counts
@@ -19,6 +21,7 @@ from fedaudit.audit.request import AuditRequest, InferenceRequest, Protocol
 from fedaudit.canaries import ranking
 from fedaudit.config import registry
 from fedaudit.data.annotation import annotate
+from fedaudit.metrics.privacy.read_part import tokens_to_read
 
 ANNOTATED_SAMPLE = 100
 """The maximum number of documents in a file that a detector reads to estimate the cost."""
@@ -103,8 +106,8 @@ def memorization_cost(protocol: Protocol, documents: Iterable[int]) -> Cost:
 
 TIMED_CONTINUATIONS, TIMED_TOKENS, TIMED_PROMPT_TOKENS = 64, 10, 50
 """Continuations that are sampled, the tokens of each, and the tokens of its prompt."""
-LONGEST = 256
-"""Tokens of a text that is scored."""
+TIMED_TOTAL = 16_384
+"""Tokens of texts that are scored, unless the first text alone has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +129,34 @@ def speed_here(inputs: Inputs[Any], documents: Sequence[Document]) -> Speed | No
     audited = inputs.audited
     engine, _ = access.load_engine(audited, inputs.form, inputs.request)
     target = Target(name="base") if audited.deployment else audited.tuned
-    return try_speed(engine, target, documents)
+    return try_speed(engine, target, documents, trained=audited.trained_tokens)
 
 
-def try_speed(engine: Engine, target: Target, documents: Sequence[Document]) -> Speed:
-    """Return the speed on the beginnings of some documents; raises ValueError without any.
+def try_speed(
+    engine: Engine, target: Target, documents: Sequence[Document], *, trained: int = 0
+) -> Speed:
+    """Return the speed on some documents; raises ValueError without any.
 
-    The first request warms up, and is not counted.
+    Of texts as much is scored as attacks read: up to the context, and to the tokens that training
+    read, if it is known. The first request warms up, and is not counted.
     """
     if not documents:
         raise ValueError("Without documents there is nothing to try.")
     tokens = engine.tokenize([d.text for d in documents[:TIMED_CONTINUATIONS]])
-    ids = [text.ids[:LONGEST] for text in tokens if text.ids]
+    longest = tokens_to_read(engine.context_length, 0, trained=trained)
+    ids = [text.ids[:longest] for text in tokens if text.ids]
     prompts = list(dict.fromkeys(sequence[:TIMED_PROMPT_TOKENS] for sequence in ids))
     _generate(engine, target, prompts[:1], 1)
     began = time.perf_counter()
     _generate(engine, target, prompts, -(-TIMED_CONTINUATIONS // len(prompts)))
     generation_time = time.perf_counter() - began
     began = time.perf_counter()
-    engine.score(target, ids)
-    scored = time.perf_counter() - began
+    total = accumulate(map(len, ids))
+    some = [row for row, until in zip(ids, total, strict=True) if until <= TIMED_TOTAL] or ids[:1]
+    engine.score(target, some)
+    per_token = (time.perf_counter() - began) / sum(map(len, some))
     token_count = -(-TIMED_CONTINUATIONS // len(prompts)) * len(prompts) * TIMED_TOKENS
-    return Speed(token=generation_time / token_count, text=scored / len(ids))
+    return Speed(token=generation_time / token_count, text=per_token * fmean(map(len, ids)))
 
 
 def _generate(

@@ -15,12 +15,12 @@ from fedaudit.audit.request import ForgetRequest
 from fedaudit.audit.run import AuditResults
 from fedaudit.audit.target import AuditTarget
 from fedaudit.audit.watch import RecordInputs, RecordPipeline, read_records
-from fedaudit.federation import adapters
+from fedaudit.federation import adapters, manifest
 from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import existing_path
 from fedaudit.watch import leaving
-from fedaudit.watch.rounds import RoundScorer
+from fedaudit.watch.rounds import RoundScorer, reading_caveat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class ForgetInputs(RecordInputs[ForgetRequest]):
     """The adapters that were trained without the member."""
     same: bool
     """Whether the models before and after are one file."""
+    trained_tokens: int
+    """How many tokens of a text the training of the model before read; 0 if it is not known."""
     origin: tuple[str, ...]
     """Caveats on the bases that the adapters name."""
     manifests: tuple[str, ...]
@@ -71,6 +73,7 @@ def resolve(request: ForgetRequest, reader: InputReader) -> ForgetInputs:
         before=before,
         retrained=retrained,
         same=digests[before] == after_sha256,
+        trained_tokens=_trained_tokens(request.before, audited, reader),
         origin=tuple(other_base_caveats(configs, audited.base)),
         manifests=tuple(
             left_members.manifest_caveats(request.before, request.retrained, audited, reader)
@@ -91,6 +94,15 @@ def _adapter(path: Path, audited: AuditTarget, reader: InputReader) -> Path:
     if number == 0:
         raise InputError(f"{path} has no round yet: nothing was trained.")
     return adapter
+
+
+def _trained_tokens(path: Path, audited: AuditTarget, reader: InputReader) -> int:
+    """Return how many tokens of a text training read for the model before; 0 if it is not known."""
+    if is_federation(path):
+        return manifest.trained_tokens(reader.federation(path).manifest)
+    federation = audited.federation
+    inside = federation and path.resolve().is_relative_to(federation.path.resolve())
+    return audited.trained_tokens if inside else 0
 
 
 def _check_retrained(request: ForgetRequest, digests: Sequence[str], others: Sequence[str]) -> None:
@@ -117,7 +129,7 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
         # The instrument is tried on the model that was trained on these records.
         before = Target(name=leaving.BEFORE, adapter=str(inputs.before))
         changed = preflight.measure_effect(engine, before, base, known)
-        scorer = RoundScorer(self.cached(engine), inputs.watched)
+        scorer = RoundScorer(self.cached(engine), inputs.watched, trained=inputs.trained_tokens)
         assert self.audited.adapter is not None
         paths: Mapping[str, Path] = {
             leaving.AFTER: self.audited.adapter,
@@ -136,9 +148,16 @@ class ForgetPipeline(RecordPipeline[ForgetInputs]):
         ]
         self.finish_asking()
         models = leaving.VerifiedModels(after=after, before=earlier, retrained=retrained)
-        rows = leaving.rows(models, inputs.watched, limit=self.request.limit)
+        rows = leaving.rows(
+            models, inputs.watched, limit=self.request.limit, obstacle=scorer.part.obstacle
+        )
         return AuditResults(
-            results=[Result(measurements=tuple(rows), limits=scorer.limits)],
+            results=[
+                Result(
+                    measurements=tuple(rows),
+                    limits=(*scorer.limits, reading_caveat(scorer.part)),
+                )
+            ],
             effect=changed,
             beginning=None,
             usage={},

@@ -71,6 +71,11 @@ class AuditTarget:
         return Target(name="tuned" if adapter else "base", adapter=adapter)
 
     @property
+    def trained_tokens(self) -> int:
+        """How many tokens of a text training read; 0 where it is not known."""
+        return manifest.trained_tokens(self.federation.manifest) if self.federation else 0
+
+    @property
     def untuned(self) -> Target | None:
         """The base to compare the tuned model with, if there is one."""
         has_base = self.served.has_base if self.served else self.adapter is not None

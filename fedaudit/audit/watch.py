@@ -22,7 +22,7 @@ from fedaudit.federation.folder import is_federation
 from fedaudit.report.kinds.watch import missing_rounds
 from fedaudit.system.files import existing_path
 from fedaudit.watch.records import WatchedRecords, watched_records
-from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, round_rows
+from fedaudit.watch.rounds import CAVEATS, RoundScorer, RoundScores, reading_caveat, round_rows
 
 if TYPE_CHECKING:
     from fedaudit.engine.factory import AnyEngine
@@ -190,7 +190,12 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
         """Score own and held-out records and canaries under every round's model."""
         inputs, memory, base = self.inputs, self.inputs.memory, Target(name="base")
         changing, changed = memory.effect = self._effect(engine, base)
-        scorer = RoundScorer(self.cached(engine), inputs.watched, memory.base)
+        scorer = RoundScorer(
+            self.cached(engine),
+            inputs.watched,
+            memory.base,
+            trained=self.audited.trained_tokens,
+        )
         rows: list[Measurement] = []
         for number, adapter in inputs.rounds.items():
             digest = inputs.round_sha256[number]
@@ -206,6 +211,7 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
                 number=number,
                 test=test,
                 limit=self.request.limit,
+                obstacle=scorer.part.obstacle,
                 replaced=inputs.round_sha256.get(number) != digest,
             )
         memory.base = scorer.base
@@ -214,7 +220,11 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
             results=[
                 Result(
                     measurements=tuple(rows),
-                    limits=(*scorer.limits, *self._unchanged_caveats(changing)),
+                    limits=(
+                        *scorer.limits,
+                        reading_caveat(scorer.part),
+                        *self._unchanged_caveats(changing),
+                    ),
                 )
             ],
             effect=changed,

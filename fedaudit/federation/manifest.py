@@ -138,6 +138,13 @@ def counterfactual(manifest: Manifest) -> Counterfactual | None:
     return None if table is None else build(Counterfactual, table, "counterfactual")
 
 
+def trained_tokens(manifest: Manifest) -> int:
+    """Return how many tokens of a text a simulation's training read; 0 where it is not stated."""
+    training = manifest.config.get("training")
+    stated = training.get("max_length") if isinstance(training, Mapping) else None
+    return stated if isinstance(stated, int) and stated > 1 else 0
+
+
 def sum_queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for or, if every update is kept, a simulation's settings."""
     queries = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")

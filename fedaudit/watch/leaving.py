@@ -17,7 +17,15 @@ from fedaudit.api.records import Measurement, Target
 from fedaudit.metrics.expected import samples_needed
 from fedaudit.metrics.privacy import attributable_effect, retrain_distance
 from fedaudit.watch.records import WatchedRecords
-from fedaudit.watch.rounds import CANARY, LEVEL, RoundScorer, RoundScores, bound_rows, exposure_row
+from fedaudit.watch.rounds import (
+    CANARY,
+    LEVEL,
+    RoundScorer,
+    RoundScores,
+    bound_rows,
+    exposure_row,
+    obstacle_row,
+)
 
 KIND = "forget"
 AFTER, BEFORE, RETRAINED = "after", "before", "retrained"
@@ -106,8 +114,12 @@ def comes_out(read: LogProbabilities) -> list[bool | None]:
     return found
 
 
-def rows(models: VerifiedModels, records: WatchedRecords, *, limit: float) -> list[Measurement]:
+def rows(
+    models: VerifiedModels, records: WatchedRecords, *, limit: float, obstacle: str = ""
+) -> list[Measurement]:
     """Return the rows: what is still learnt, what comes out, canaries, and the residual.
+
+    `obstacle` says why too little of the records is read for a pass.
 
     All bounds on the model after hold together with 95 % confidence; those on the others, which
     show what these tests can see, hold by model.
@@ -125,7 +137,10 @@ def rows(models: VerifiedModels, records: WatchedRecords, *, limit: float) -> li
         if has_canaries:
             found += _canary_rows(model, of_model, level)
     if not records.refusal:
-        found.append(_residual_row(models, {**scope, "model": AFTER}, LEVEL / parts))
+        of_after = {**scope, "model": AFTER}
+        found.append(_residual_row(models, of_after, LEVEL / parts))
+        if obstacle:
+            found.append(obstacle_row(KIND, obstacle, of_after))
     return found
 
 

@@ -21,7 +21,7 @@ from fedaudit.report.document import Report, read, write
 from fedaudit.report.run_header import build_report, run_id
 from fedaudit.system.files import make_folder, sha256
 from fedaudit.watch.records import WatchedRecords, watched_records
-from fedaudit.watch.rounds import CAVEATS, RoundScorer, round_rows
+from fedaudit.watch.rounds import CAVEATS, RoundScorer, reading_caveat, round_rows
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -121,8 +121,15 @@ class MemberWatch:
             return "The model still equals its base: nothing to test yet."
         number = 1 + max((int(str(row.scope["test"])) for row in rows), default=0)
         limit = self._settings.limit
-        rows += round_rows(scores, self.records, number=number, test=number, limit=limit)
-        report = self._report(rows, started, name, device)
+        rows += round_rows(
+            scores,
+            self.records,
+            number=number,
+            test=number,
+            limit=limit,
+            obstacle=self._scorer.part.obstacle,
+        )
+        report = self._report(rows, started, name, device, reading_caveat(self._scorer.part))
         make_folder(self._path.parent)
         verdict = write(report, self._path)["verdict"]
         line = " ".join(verdict["reasons"])
@@ -131,7 +138,7 @@ class MemberWatch:
         return line
 
     def _report(
-        self, rows: Sequence[Measurement], started: datetime, base: str, device: str
+        self, rows: Sequence[Measurement], started: datetime, base: str, device: str, read: str
     ) -> Report:
         unread = self._scorer.limits if self._scorer else ()
         return build_report(
@@ -145,7 +152,7 @@ class MemberWatch:
             data=list(self._data()),
             seeds={"references": 0},
             measurements=rows,
-            limits=[*CAVEATS, ROUNDS, *self.records.limits, *unread],
+            limits=[*CAVEATS, read, ROUNDS, *self.records.limits, *unread],
         )
 
     def _data(self) -> Iterator[dict[str, Any]]:

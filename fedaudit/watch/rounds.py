@@ -19,6 +19,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement, Target
 from fedaudit.canaries import ranking
 from fedaudit.metrics.privacy import attributable_effect, canary_exposure, membership_scores
+from fedaudit.metrics.privacy.read_part import ReadPart, read_part, tokens_to_read
 from fedaudit.watch.records import Unit, WatchedRecords
 
 T = TypeVar("T")
@@ -27,14 +28,14 @@ KIND = "watch"
 CANARY = "canary"
 LEVEL = 0.05
 """The probability, at most, that any bound of any round is wrong."""
-TOKENS, SHORTEST = 256, 8
-"""How many tokens of a record are read, and how many it must have."""
+SHORTEST = 8
+"""How many tokens a record must have."""
+BEYOND = "beyond"
+"""scope.unit of the row that says why what was not read bars a pass."""
 CAVEATS = (
     "The bounds hold if the held-out records were set aside at random, from the same records as "
     "those that were trained on; no program can check that.",
     "The upper bounds are of what this score shows: another attack may recognise more.",
-    f"Only the first {TOKENS} tokens of a record were read, and no record of fewer than "
-    f"{SHORTEST}.",
 )
 """What the bounds of every such test rest on."""
 
@@ -61,21 +62,31 @@ class RoundScorer:
     """Scores the global models of one federation; the base is read once."""
 
     def __init__(
-        self, engine: Engine, records: WatchedRecords, base: LogProbabilities | None = None
+        self,
+        engine: Engine,
+        records: WatchedRecords,
+        base: LogProbabilities | None = None,
+        *,
+        trained: int = 0,
     ) -> None:
         """Tokenise the records; `base` are the base's scores, if another scorer has them.
 
-        Raises InputError if the records of a side are all too short.
+        `trained` is how many tokens of a text training read, its start included; 0 if that is not
+        known. Raises InputError if the records of a side are all too short.
         """
         self.engine, self._records = engine, records
         self._begin = text_start(engine)
+        self._most = tokens_to_read(engine.context_length, len(self._begin), trained=trained)
         self._rows: list[tuple[int, ...]] = []
+        self._lengths: list[int] = []
         self._own, self._held_out = map(self._tokenize, (records.own, records.held_out))
         if not self._own or not self._held_out:
             raise InputError(
                 f"There is nothing to compare: {len(self._own):,} own and {len(self._held_out):,} "
                 f"held-out records have {SHORTEST} tokens."
             )
+        self.part = self._read_part()
+        """How much of the records is read."""
         self.base = base
         """The base's scores, once they were asked for."""
         slots = (
@@ -94,19 +105,19 @@ class RoundScorer:
 
     def _tokenize(self, units: Sequence[Unit]) -> list[list[int]]:
         """Return the rows of each unit, without those that are too short."""
-        room = min(TOKENS, self.engine.context_length - len(self._begin))
         texts = [document.text for unit in units for document in unit]
         tokenized = iter(self.engine.tokenize(texts))
         found: list[list[int]] = []
         for unit in units:
-            rows = [
-                (*self._begin, *tokens.ids[:room])
+            long = [
+                tokens.ids
                 for tokens in (next(tokenized) for _ in unit)
-                if len(tokens.ids) >= SHORTEST
+                if len(tokens.ids[: self._most]) >= SHORTEST
             ]
-            if rows:
-                found.append(list(range(len(self._rows), len(self._rows) + len(rows))))
-            self._rows += rows
+            if long:
+                found.append(list(range(len(self._rows), len(self._rows) + len(long))))
+            self._rows += [(*self._begin, *ids[: self._most]) for ids in long]
+            self._lengths += map(len, long)
         return found
 
     @property
@@ -132,6 +143,11 @@ class RoundScorer:
                     f"were not read: {use.format(groups[self._records.unit])}."
                 )
         return tuple(found)
+
+    def _read_part(self) -> ReadPart:
+        ids = [row[len(self._begin) :] for row in self._rows]
+        own = sum(map(len, self._own))
+        return read_part(ids[:own], ids[own:], self._lengths, self._most)
 
     def score(self, tuned: Target, base: Target, progress: Progress = no_progress) -> RoundScores:
         """Return the scores of a round's model."""
@@ -189,11 +205,13 @@ def round_rows(
     number: int,
     test: int,
     limit: float,
+    obstacle: str = "",
     replaced: bool = False,
 ) -> Iterator[Measurement]:
     """Yield the rows of the round `number`, which is tested as the `test`-th.
 
-    `replaced` says that the round has another model now.
+    `obstacle` says why too little of the records is read for a pass, `replaced` that the round has
+    another model now.
     """
     level = attributable_effect.round_level(LEVEL, test) / (2 if records.canaries else 1)
     scope: dict[str, object] = {"source": "tuned", "round": number, "test": test, "limit": limit}
@@ -212,12 +230,27 @@ def round_rows(
         yield from bound_rows(
             KIND, bounds, len(scores.own), len(scores.held_out), units, unread=scores.unread
         )
+        if obstacle:
+            yield obstacle_row(KIND, obstacle, scope)
     if scores.canaries:
         bounds = attributable_effect.ranked_bounds(scores.canaries, level=level)
         size = len(scores.canaries[0][1])
         canaries = {**scope, "unit": CANARY}
         yield from bound_rows(KIND, bounds, len(scores.canaries), size, canaries)
         yield exposure_row(KIND, scores.canaries, canaries)
+
+
+def obstacle_row(kind: str, obstacle: str, scope: dict[str, object]) -> Measurement:
+    """Return a row that bars a pass; what was learnt fails beside it all the same."""
+    return Measurement.missing(
+        obstacle, kind=kind, plugin=kind, metric="learnt", scope={**scope, "unit": BEYOND}
+    )
+
+
+def reading_caveat(part: ReadPart) -> str:
+    """Return how much of the records was read."""
+    read = part.describe()
+    return f"{read[0].upper()}{read[1:]}; none of fewer than {SHORTEST} tokens was."
 
 
 def exposure_row(

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from command import Command
 from fedaudit.audit import access
 from fedaudit.engine import environment
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.federation import adapters
+from fedaudit.federation import adapters, manifest
 
 OWN, HELD_OUT = 60, 120
 WORDS = ["court", "bank", "claim", "house", "letter", "judge", "paid", "lost", "year", "side"]
@@ -49,9 +50,6 @@ def run(models, monkeypatch, capfd, tmp_path):
 
 def change(folder, seed):
     """Give a federation's last adapter weights of its own."""
-    from dataclasses import replace
-
-    from fedaudit.federation import manifest
     from fedaudit.system.files import sha256
 
     whole = manifest.read(folder)
@@ -243,3 +241,27 @@ def test_what_cannot_be_verified(run):
     manifest["base"]["sha256"] = "1" * 64
     Path("other/federation.json").write_text(json.dumps(manifest))
     run.refused(3, *ASKED[:4], "other", *ASKED[5:], says="another base")
+
+
+def test_as_much_is_read_as_the_training_of_the_model_before_read(run, monkeypatch):
+    head = " ".join(WORDS * 4)
+    for path in map(Path, ("ours.jsonl", "aside.jsonl")):
+        texts = [json.loads(line)["text"] for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps({"text": f"{head} {text}"}) + "\n" for text in texts))
+    answer_as(monkeypatch, {"before": 1.0})
+    run(*ASKED, *RETRAINED, "--out", "whole")
+    assert report("whole")["limits"][0] == (
+        "Every record was read to its end; none of fewer than 8 tokens was."
+    )
+    state_length("after", 50)  # the records were in the training of the model before
+    state_length("before", 30)
+    assert run(*ASKED, *RETRAINED, "--out", "cut").code == 7
+    found = report("cut")
+    assert any("no more than 30 tokens were read" in r for r in found["verdict"]["reasons"])
+    assert found["limits"][0].startswith("180 of 180 records are longer than the 30 tokens")
+
+
+def state_length(folder, length):
+    """Let a federation state how much of a text its training read."""
+    whole = manifest.read(Path(folder))
+    manifest.write(replace(whole, config={"training": {"max_length": length}}), Path(folder))

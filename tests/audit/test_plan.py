@@ -10,7 +10,7 @@ import pytest
 
 from fedaudit.api.cost import Cost
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.records import Target
+from fedaudit.api.records import Document, Target
 from fedaudit.audit import cost as cost_module
 from fedaudit.audit.cost import Speed, cost_of, try_speed
 from fedaudit.audit.input_files import InputReader
@@ -400,5 +400,13 @@ def test_speed_is_tried_on_documents(here):
     found = try_speed(engine, Target(name="base"), documents)
     assert found.token > 0
     assert found.text > 0
+    # Long texts are read whole, but no more of them than 16,384 tokens together.
+    long = [Document(id=str(n), text="a " * 3000) for n in range(20)]
+    asked = []
+    score = engine.score
+    engine.score = lambda target, rows: asked.append([*map(len, rows)]) or score(target, rows)
+    try_speed(engine, Target(name="base"), long)
+    try_speed(engine, Target(name="base"), long, trained=100)
+    assert asked == [[len(engine.tokenize([long[0].text])[0].ids)] * 5, [100] * 20]
     with pytest.raises(ValueError, match="nothing to try"):
         try_speed(engine, Target(name="base"), [])

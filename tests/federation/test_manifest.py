@@ -72,6 +72,21 @@ def test_what_is_written_is_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [manifest.NAME]
 
 
+@pytest.mark.parametrize(
+    ("config", "read"),
+    [
+        ({"training": {"max_length": 512}}, 512),
+        ({"training": {"max_length": "512"}}, 0),
+        ({"training": {"max_length": 1}}, 0),
+        ({"training": {}}, 0),
+        ({"training": 512}, 0),
+        ({}, 0),
+    ],
+)
+def test_how_much_training_read_is_known_where_it_is_stated(config, read):
+    assert manifest.trained_tokens(replace(WHOLE, config=config)) == read
+
+
 def test_a_file_is_told_that_a_folder_is_meant(tmp_path):
     manifest.write(WHOLE, tmp_path)
     path = tmp_path / manifest.NAME

@@ -8,8 +8,9 @@ import pytest
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, Target
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.report.verdict.policy import verdict
 from fedaudit.watch.records import WatchedRecords
-from fedaudit.watch.rounds import RoundScorer, RoundScores, round_rows
+from fedaudit.watch.rounds import RoundScorer, RoundScores, reading_caveat, round_rows
 
 TUNED, BASE = Target(name="round 1", adapter="one"), Target(name="base")
 LONG = "one two three four five six seven eight nine"
@@ -122,3 +123,48 @@ def test_later_tests_have_less_of_the_level():
     lows = [next(round_rows(scores, watched, number=n, test=n, limit=0.1)).low for n in (1, 10, 99)]
     assert lows == sorted(lows, reverse=True)
     assert len(set(lows)) == 3
+
+
+def behind_instruction(**given):
+    """Return a scorer of records that begin with the same 300 words, of which the rest differs."""
+    head = " ".join(f"i{n}" for n in range(300))
+    own, held_out = (
+        [unit(f"{head} " + " ".join(f"{side}{n}x{k}" for k in range(20))) for n in range(100)]
+        for side in ("own", "other")
+    )
+
+    def knows(target, token, before):
+        return -2.0 + (1.0 if target.adapter and token.startswith(" own") else 0.0)
+
+    asked = records(own, held_out)
+    return asked, RoundScorer(FakeEngine(lambda *_: "", likelihood=knows), asked, **given)
+
+
+def test_what_comes_behind_a_long_instruction_is_read():
+    asked, scorer = behind_instruction()
+    assert not scorer.part.obstacle
+    found = round_rows(scorer.score(TUNED, BASE), asked, number=1, test=1, limit=0.1)
+    assert verdict(list(found), [])["status"] == "fail"
+    assert reading_caveat(scorer.part) == (
+        "Every record was read to its end; none of fewer than 8 tokens was."
+    )
+
+
+def test_records_that_are_cut_before_they_differ_cannot_pass_but_may_fail():
+    asked, scorer = behind_instruction(trained=256)
+    assert "of 100 of 100 records no more than 256 tokens" in scorer.part.obstacle
+    assert reading_caveat(scorer.part) == (
+        "200 of 200 records are longer than the 256 tokens that were read of each: 80.0 % of all "
+        "tokens were read; none of fewer than 8 tokens was."
+    )
+    nothing, everything = (
+        RoundScores([gain + n / 1000 for n in range(100)], [n / 1000 for n in range(1000)])
+        for gain in (0.0, 5.0)
+    )
+    given = {"number": 1, "test": 1, "limit": 0.5}
+    assert verdict(list(round_rows(nothing, asked, **given)), [])["status"] == "pass"
+    given["unread"] = scorer.part.obstacle
+    found = verdict(list(round_rows(nothing, asked, **given)), [])
+    assert found["status"] == "inconclusive"
+    assert any("what follows was not tested" in reason for reason in found["reasons"])
+    assert verdict(list(round_rows(everything, asked, **given)), [])["status"] == "fail"

@@ -29,6 +29,7 @@ from fedaudit.extraction.targets import (
     left_out_text,
 )
 from fedaudit.metrics.privacy import text_baseline
+from fedaudit.metrics.privacy.read_part import ReadPart, read_part, tokens_to_read
 from fedaudit.metrics.significance import clustered_share
 
 from . import organisation, reference_models, usage
@@ -48,8 +49,9 @@ class Membership(Attack):
     reads_rounds: ClassVar[bool] = True
     needs = frozenset({"score"})
 
-    tokens: int = 256
-    """How many of a record's first tokens are read; the rest is cut off."""
+    tokens: int = 0
+    """How many of a record's first tokens are read at most; 0 reads as much as fits into the
+    context and, where that is known, as training read."""
     shortest: int = 8
     """Records with fewer tokens are left out."""
     shifted: bool = False
@@ -62,8 +64,8 @@ class Membership(Attack):
     out."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.shortest <= self.tokens:
-            raise ValueError("shortest must be at least 2, tokens at least shortest.")
+        if self.shortest < 2 or (self.tokens and self.tokens < self.shortest):
+            raise ValueError("shortest must be at least 2, tokens 0 or at least shortest.")
         if self.neighbours < 0:
             raise ValueError("neighbours must be 0 or more.")
 
@@ -99,7 +101,14 @@ class Membership(Attack):
             refusal = text_baseline.refusal(own, held_out, by_text, seed=context.seed)
         if refusal:
             refusal += ": compare with records of the same kind, form and time"
-        compared = Comparison(context=context, inside=inside, outside=outside, refusal=refusal)
+        read = self._read_part(context, inside, outside)
+        compared = Comparison(
+            context=context,
+            inside=inside,
+            outside=outside,
+            refusal=refusal,
+            unread=read.obstacle,
+        )
         rows = [
             text_row(compared, by_text),
             *score_rows(compared),
@@ -110,7 +119,7 @@ class Membership(Attack):
             *counterfactual_rows(self.name, compared),
         ]
         short = len(members) + len(non_members) - len(inside) - len(outside)
-        limits = list(self._limits(context, short))
+        limits = list(self._limits(context, short, read))
         if by_text is None and not refusal:
             limits.append(
                 f"{self.name}: it is not known whether the texts alone tell the sets apart."
@@ -143,6 +152,22 @@ class Membership(Attack):
             )
         return inside, outside
 
+    def _read_part(
+        self,
+        context: AttackContext,
+        inside: Sequence[ScoredRecord],
+        outside: Sequence[ScoredRecord],
+    ) -> ReadPart:
+        """Return how much of the records was read."""
+        most = tokens_to_read(
+            context.engine.context_length,
+            len(context.with_start((), at_start=True)),
+            trained=context.trained_tokens,
+            most=self.tokens,
+        )
+        own, others = ([record.ids for record in side] for side in (inside, outside))
+        return read_part(own, others, [record.length for record in (*inside, *outside)], most)
+
     def _distinct(
         self, documents: Sequence[Document], without: Sequence[Document]
     ) -> list[Document]:
@@ -153,11 +178,11 @@ class Membership(Attack):
         }
         return [distinct[text] for text in sorted(distinct)]
 
-    def _limits(self, context: AttackContext, short: int) -> Iterator[str]:
+    def _limits(self, context: AttackContext, short: int, read: ReadPart) -> Iterator[str]:
         """Yield what the numbers do not say."""
         yield (
-            f"{self.name}: only the first {self.tokens} tokens of a record were read; {short:,} "
-            f"records were left out because they have fewer than {self.shortest}."
+            f"{self.name}: {read.describe()}; {short:,} records were left out because they have "
+            f"fewer than {self.shortest} tokens."
         )
         yield (
             f"{self.name}: the best of several scores is chosen on the same records as its rate "

@@ -38,6 +38,8 @@ class Comparison:
     outside: Sequence[ScoredRecord]
     refusal: str = ""
     """Why they may not be compared."""
+    unread: str = ""
+    """Why too little of them was read for a rate to say how many can be told."""
 
     @property
     def scope(self) -> dict[str, object]:
@@ -68,13 +70,21 @@ def score_rows(compared: Comparison) -> Iterator[Measurement]:
         no_statistics = name == "min_k++" or compared.inside[0].base is not None
         none = NO_STATISTICS if no_statistics else NO_BASE
         reason = compared.refusal or ("" if len(member_values) == len(members) else none)
-        yield from roc_rows(member_values, nonmember_values, scope, reason)
+        yield from roc_rows(member_values, nonmember_values, scope, reason, unread=compared.unread)
 
 
 def roc_rows(
-    members: Sequence[float], nonmembers: Sequence[float], scope: Scope, reason: str = ""
+    members: Sequence[float],
+    nonmembers: Sequence[float],
+    scope: Scope,
+    reason: str = "",
+    *,
+    unread: str,
 ) -> Iterator[Measurement]:
-    """Yield area, balanced accuracy and rates of one score; one row where a reason is given."""
+    """Yield area, balanced accuracy and rates of one score; one row where a reason is given.
+
+    Rates have no value where too little was read of the records, as `unread` says.
+    """
     if reason:
         yield missing("auc", scope, reason)
         return
@@ -83,8 +93,8 @@ def roc_rows(
     yield number("balanced_accuracy", best, scope, chance=0.5)
     for rate in RATES:
         rate_scope = {**scope, "fpr": rate}
-        if len(nonmembers) * rate < 1:
-            refusal = (
+        if unread or len(nonmembers) * rate < 1:
+            refusal = unread or (
                 f"{len(nonmembers):,} held-out records are too few to show a false "
                 f"positive rate of {rate:g}"
             )
@@ -131,7 +141,7 @@ def round_rows(compared: Comparison) -> Iterator[Measurement]:
         return
     scores = round_scores([record.gains() for record in (*inside, *outside)], took_part)
     members, others = scores[: len(inside)], scores[len(inside) :]
-    yield from roc_rows(members, others, scope)
+    yield from roc_rows(members, others, scope, unread=compared.unread)
     yield from tested_rows(compared, (members, others), scope)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedaudit.api import AttackContext, Document, Target, Tokens, TokenStatistics
+from fedaudit.metrics.privacy.read_part import tokens_to_read
 
 from .scored_record import ScoredRecord
 
@@ -25,19 +26,23 @@ def read_records(
     shortest: int,
     near: int = 0,
 ) -> list[ScoredRecord]:
-    """Return the records of `shortest` tokens or more, as all models read their first `tokens`.
+    """Return the records of `shortest` tokens or more, as all models read them.
 
-    `near` is how many neighbours of each are read as well.
+    Of each as much is read as fits into the context and as training read, but at most `tokens`
+    unless those are 0. `near` is how many neighbours of each are read as well.
     """
     begin = len(context.with_start((), at_start=True))
-    room = min(tokens, context.engine.context_length - begin)
+    room = tokens_to_read(
+        context.engine.context_length, begin, trained=context.trained_tokens, most=tokens
+    )
     tokenized = context.engine.tokenize([document.text for document in documents])
     cut = [
-        (document, _text(document, encoding, room), encoding.ids[:room])
+        (document, _text(document, encoding, room), encoding)
         for document, encoding in zip(documents, tokenized, strict=True)
         if len(encoding.ids[:room]) >= shortest
     ]
-    sequences = [context.with_start(ids, at_start=True) for *_, ids in cut]
+    rows = [encoding.ids[:room] for *_, encoding in cut]
+    sequences = [context.with_start(ids, at_start=True) for ids in rows]
 
     def score(target: Target, title: str) -> Sequence[Sequence[float]]:
         return context.engine.score(target, sequences, progress=context.progress(title))
@@ -58,12 +63,14 @@ def read_records(
             tuned[index],
             None if base is None else base[index],
             None if without is None else without[index],
-            {number: rows[index] for number, rows in rounds.items()},
-            [rows[index] for rows in references],
+            {number: scored[index] for number, scored in rounds.items()},
+            [scored[index] for scored in references],
+            ids=rows[index],
+            length=len(encoding.ids),
         )
-        for index, (document, text, _) in enumerate(cut)
+        for index, (document, text, encoding) in enumerate(cut)
     ]
-    return _with_neighbours(context, read, [ids for *_, ids in cut], near)
+    return _with_neighbours(context, read, rows, near)
 
 
 def _text(document: Document, encoding: Tokens, room: int) -> str:

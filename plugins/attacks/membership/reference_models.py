@@ -34,7 +34,7 @@ def rows(compared: Comparison) -> Iterator[Measurement]:
             yield missing("auc", scope, reason)
             continue
         scores = variant.of_records(seen).tolist()
-        yield from roc_rows(scores[:members], scores[members:], scope)
+        yield from roc_rows(scores[:members], scores[members:], scope, unread=compared.unread)
 
 
 def observe(compared: Comparison, of_text: Callable[[Sequence[float]], float]) -> Observations:

@@ -29,6 +29,10 @@ class ScoredRecord:
     """What the models of reference federations say of its tokens, in their order."""
     neighbours: Sequence[Sequence[float]] = ()
     """What the tuned model says of the tokens of texts near this one."""
+    ids: Sequence[int] = ()
+    """Its tokens that are read."""
+    length: int = 0
+    """How many tokens it has."""
 
     def memorization(self) -> float:
         """Return how many more of its tokens are the likeliest ones than without the client.

@@ -21,6 +21,7 @@ from fedaudit.api import (
     Result,
 )
 from fedaudit.metrics.privacy import text_baseline
+from fedaudit.metrics.privacy.read_part import ReadPart, read_part, tokens_to_read
 from fedaudit.metrics.privacy.roc import auc
 from fedaudit.metrics.significance import grouped_share
 
@@ -61,19 +62,20 @@ class SourceInference(Attack):
     reads_clients: ClassVar[bool] = True
     needs = frozenset({"score"})
 
-    tokens: int = 256
-    """How many of a record's first tokens are read; the rest is cut off."""
+    tokens: int = 0
+    """How many of a record's first tokens are read at most; 0 reads as much as fits into the
+    context and, where that is known, as training read."""
     shortest: int = 8
     """Records with fewer tokens are left out."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.shortest <= self.tokens:
-            raise ValueError("shortest must be at least 2, tokens at least shortest.")
+        if self.shortest < 2 or (self.tokens and self.tokens < self.shortest):
+            raise ValueError("shortest must be at least 2, tokens 0 or at least shortest.")
 
     def run(self, context: AttackContext) -> Result:
         """Ask every client's model for every record that one client alone has."""
         exclusive = _exclusive(context)
-        read = self._read(context, exclusive)
+        read, part = self._read(context, exclusive)
         if len({record.client for record in read}) < 2:
             raise InputError(
                 f"There is nothing to tell apart: of {len(exclusive)} records that only one "
@@ -82,31 +84,33 @@ class SourceInference(Attack):
             )
         return Result(
             measurements=tuple(self._rows(context, read)),
-            limits=tuple(self._limits(exclusive, read)),
+            limits=tuple(self._limits(exclusive, read, part)),
         )
 
     def _read(
         self, context: AttackContext, exclusive: Sequence[tuple[str, Document]]
-    ) -> list[RecordLosses]:
-        """Return the records that are long enough, with every client's loss on them."""
+    ) -> tuple[list[RecordLosses], ReadPart]:
+        """Return the records that are long enough, with every client's loss on what is read."""
         begin = len(context.with_start((), at_start=True))
-        room = min(self.tokens, context.engine.context_length - begin)
+        room = tokens_to_read(
+            context.engine.context_length, begin, trained=context.trained_tokens, most=self.tokens
+        )
         tokenized = context.engine.tokenize([document.text for _, document in exclusive])
         inputs = [
-            (client, document, context.with_start(tokens.ids[:room], at_start=True))
+            (client, document, tokens.ids)
             for (client, document), tokens in zip(exclusive, tokenized, strict=True)
             if len(tokens.ids[:room]) >= self.shortest
         ]
+        rows = [context.with_start(ids[:room], at_start=True) for *_, ids in inputs]
         scores = {}
         for client, model in context.clients.items():
             progress = context.progress(f"reading records as {client}'s model")
-            scores[client] = context.engine.score(
-                model.target, [ids for *_, ids in inputs], progress=progress
-            )
-        return [
-            RecordLosses(document, client, {name: -fmean(rows[i]) for name, rows in scores.items()})
+            scores[client] = context.engine.score(model.target, rows, progress=progress)
+        losses = [
+            RecordLosses(document, client, {name: -fmean(row[i]) for name, row in scores.items()})
             for i, (client, document, _) in enumerate(inputs)
         ]
+        return losses, read_part([], [], [len(ids) for *_, ids in inputs], room)
 
     def _rows(self, context: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
         counts = Counter(record.client for record in read)
@@ -164,12 +168,16 @@ class SourceInference(Attack):
         )
 
     def _limits(
-        self, exclusive: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
+        self,
+        exclusive: Sequence[tuple[str, Document]],
+        read: Sequence[RecordLosses],
+        part: ReadPart,
     ) -> Iterator[str]:
         yield (
             f"{self.name}: anyone who guesses already has the record and sees every client's own "
             "update, as a server does without secure aggregation."
         )
+        yield f"{self.name}: {part.describe()}."
         if short := len(exclusive) - len(read):
             yield (
                 f"{self.name}: {short:,} records were left out because they have fewer than "

@@ -360,3 +360,56 @@ def test_scores_without_the_likeliest_tokens_leave_out_what_needs_them():
         assert row.value is None
         assert "does not say how likely tokens other" in row.reason
     assert found["auc", "reference", None].value == 1
+
+
+def behind_instruction(gain, words):
+    """Return a case whose records all begin with the same words, and whose rest was learnt."""
+    head = " ".join(f"i{n}" for n in range(words))
+    sides = [
+        [replace(one, text=f"{head} {one.text}") for one in side] for side in (MEMBERS, OTHERS)
+    ]
+    own = {one.text for one in sides[0]}
+    rests = {text.removeprefix(head).split()[0] for text in own}
+
+    def score(target, token, before):
+        rest = (before + token).removeprefix(head).split()
+        learnt = len(rest) > 1 and any(t.startswith(before + token) for t in own)
+        return -3 + (gain if learnt and target.name == "tuned" and rest[0] in rests else 0)
+
+    engine = FakeEngine(lambda *_: "", likelihood=score)
+    return case(engine=engine, attacker=sides[0], victim=sides[0], held_out=sides[1])
+
+
+def test_what_comes_behind_a_long_instruction_is_read():
+    asked = behind_instruction(2.0, words=300)
+    result = attack().run(asked)
+    assert rows(result)["auc", "reference", None].value > 0.99
+    assert verdict(result.measurements, [])["status"] == "fail"
+    assert result.limits[0] == (
+        "membership: every record was read to its end; 0 records were left out because they have "
+        "fewer than 8 tokens."
+    )
+
+
+@pytest.mark.parametrize("limit", ["option", "training", "context"])
+def test_records_that_are_cut_before_they_differ_cannot_pass(limit):
+    asked = behind_instruction(2.0, words=300)
+    if limit == "training":
+        asked = replace(asked, trained_tokens=256)
+    if limit == "context":
+        asked.engine.context_length = 256
+    result = attack(tokens=256 if limit == "option" else 0).run(asked)
+    found = verdict(result.measurements, [])
+    assert found["status"] == "inconclusive"
+    assert "100 of 100 records no more than 256 tokens were read" in found["reasons"][0]
+    assert result.limits[0].startswith(
+        "membership: 200 of 200 records are longer than the 256 tokens that were read of each: "
+        "82.1 % of all tokens were read; 0 records"
+    )
+
+
+def test_what_training_did_not_read_is_not_read():
+    asked = replace(case(0.4), trained_tokens=10)
+    read = reader.read_records(asked, MEMBERS, tokens=0, shortest=8)
+    assert {len(one.ids) for one in read} == {10}
+    assert {one.length for one in read} == {12}
