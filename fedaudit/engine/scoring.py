@@ -26,13 +26,16 @@ from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.sampler import NO_NUMBERS
 
 Sequences = Sequence[Sequence[int]]
+AT_ONCE = 2**25
+"""The most logits whose softmax is computed at once."""
 
 
 @torch.inference_mode()
 def log_probabilities(model: PreTrainedModel, sequences: Sequences) -> list[list[float]]:
     """Return ln p(token | tokens before it) for every token but the first of each sequence."""
     logits, following = _read(model, sequences)
-    scores = of_following(logits, following)
+    parts = [of_following(logits[:, part], following[:, part]) for part in _parts(logits)]
+    scores = torch.cat(parts, dim=-1)
     return [
         row[: max(0, len(sequence) - 1)].tolist()
         for row, sequence in zip(scores.cpu(), sequences, strict=True)
@@ -65,6 +68,27 @@ def _read(model: PreTrainedModel, sequences: Sequences) -> tuple[torch.Tensor, t
 
 def _statistics(logits: torch.Tensor, tokens: torch.Tensor) -> TokenStatistics:
     """Return the statistics of one text: logits (length, vocabulary), tokens (length,)."""
+    parts = [_part_statistics(logits[part], tokens[part]) for part in _parts(logits)]
+    return TokenStatistics(
+        log_probability=[value for part in parts for value in part.log_probability],
+        mean=[value for part in parts for value in part.mean],
+        deviation=[value for part in parts for value in part.deviation],
+        first=[value for part in parts for value in part.first],
+    )
+
+
+def _parts(logits: torch.Tensor) -> Iterator[slice]:
+    """Return ranges of positions of logits (..., length, vocabulary), AT_ONCE logits at most each.
+
+    A long text has more logits than a batch of short ones, and a softmax takes several times their
+    memory.
+    """
+    length = logits.shape[-2]
+    step = max(1, AT_ONCE * length // max(1, logits.numel()))
+    return (slice(start, start + step) for start in range(0, length, step))
+
+
+def _part_statistics(logits: torch.Tensor, tokens: torch.Tensor) -> TokenStatistics:
     scores = torch.log_softmax(logits.float(), dim=-1)
     if bool(scores.isnan().any()):
         raise InputError(NO_NUMBERS)

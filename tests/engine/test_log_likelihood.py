@@ -6,6 +6,7 @@ import torch
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
+from fedaudit.engine import scoring
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.scoring import log_probabilities
 
@@ -51,6 +52,20 @@ def test_scores_are_a_log_softmax_in_float64_on_the_same_logits(base):
     # One row that needs no padding: only the softmax itself is in float32.
     [found] = log_probabilities(base.model, [sequence])
     assert found == pytest.approx(wanted, rel=1e-6, abs=5e-6)
+
+
+@pytest.mark.parametrize("most", [1, 5000])
+def test_the_softmax_of_a_long_text_is_computed_in_parts(engine, sequences, monkeypatch, most):
+    whole = engine.score(BASE, sequences), engine.token_statistics(BASE, sequences)
+    sizes = []
+    log_softmax = torch.log_softmax
+    monkeypatch.setattr(scoring, "AT_ONCE", most)
+    monkeypatch.setattr(
+        torch, "log_softmax", lambda x, dim: sizes.append(len(x)) or log_softmax(x, dim=dim)
+    )
+    found = engine.score(BASE, sequences), engine.token_statistics(BASE, sequences)
+    assert found == whole
+    assert max(sizes) == max(1, most // engine.vocabulary_size)
 
 
 def test_how_tokens_stand_among_all_others(base, engine, sequences):
