@@ -163,7 +163,7 @@ def test_records_that_are_cut_before_they_differ_cannot_pass_but_may_fail():
     )
     given = {"number": 1, "test": 1, "limit": 0.5}
     assert verdict(list(round_rows(nothing, asked, **given)), [])["status"] == "pass"
-    given["unread"] = scorer.part.obstacle
+    given["obstacle"] = scorer.part.obstacle
     found = verdict(list(round_rows(nothing, asked, **given)), [])
     assert found["status"] == "inconclusive"
     assert any("what follows was not tested" in reason for reason in found["reasons"])
