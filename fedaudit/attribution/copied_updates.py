@@ -6,7 +6,7 @@ metadata or in another dtype. Clients' updates in a round are also compared by t
 that copies another's, with a factor or some noise, would be flagged for the other's documents.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from fedaudit.api.errors import InputError
@@ -50,18 +50,40 @@ def caveats(federation: Federation) -> list[str]:
 
 def untested_rows(federation: Federation, threshold: float) -> Iterator[Measurement]:
     """Yield a row without a value for each client that only ever returned its start adapter."""
-    sent = _sent(federation)
-    for client, rounds in _unchanged(sent, _got(federation)).items():
-        if len(rounds) == sum(client in by_client for by_client in sent.values()):
-            yield measurements.row(
-                measurements.PROTOCOL,
-                "stouffer_z",
-                None,
-                {"client": client},
-                n=0,
-                baseline=threshold,
-                reason=f"it sent back the adapter that it got in {name_rounds(rounds)}",
-            )
+    for client, rounds in idle_clients(federation).items():
+        yield measurements.row(
+            measurements.PROTOCOL,
+            "stouffer_z",
+            None,
+            {"client": client},
+            n=0,
+            baseline=threshold,
+            reason=f"it sent back the adapter that it got in {name_rounds(rounds)}",
+        )
+
+
+def idle_clients(
+    federation: Federation, among: Mapping[int, Collection[str]] | None = None
+) -> dict[str, list[int]]:
+    """Return the clients that only ever returned their start adapter, with the rounds of these.
+
+    `among` names the clients that matter, by round, and the rounds that do; without it all do.
+    """
+    starts = _starts(federation)
+    stored: dict[str, list[Round]] = {}
+    for record in federation.manifest.rounds[1:]:
+        for client in record.clients:
+            if among is None or client in among.get(record.round, ()):
+                stored.setdefault(client, []).append(record)
+    # all() ends at the first other adapter: of a client that trained, few files are read.
+    return {
+        client: [record.round for record in records]
+        for client, records in stored.items()
+        if all(
+            _hash(federation, record.clients[client]) == _hash(federation, starts[record.round])
+            for record in records
+        )
+    }
 
 
 def _sent(federation: Federation) -> dict[int, dict[str, str]]:

@@ -17,7 +17,8 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Finding, Measurement, Severity, Target
-from fedaudit.audit import preflight
+from fedaudit.audit import canary_clients, preflight
+from fedaudit.audit.canary_clients import CanaryClients
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, resolve_target
 from fedaudit.audit.request import ExposureRequest
@@ -107,6 +108,21 @@ def exposure_rows(scored: Scored, *, is_exact: bool, bits: float, seed: int) -> 
         for times in sorted({c.canary.times for c in canaries})
         for row in _rows(scored, source, times, is_exact=is_exact, bits=bits, seed=seed)
     ]
+
+
+def untested_rows(canaries: CanarySet, clients: CanaryClients) -> Iterator[Measurement]:
+    """Yield a row without a value for the canaries of each client that trained nothing."""
+    given = {(canary.client, canary.times) for canary in canaries.planted}
+    for client, times in sorted(given):
+        if client in clients.idle:
+            yield Measurement.missing(
+                f"{client}, to which some were given, "
+                f"{canary_clients.sent_back(clients.idle[client])}",
+                kind=KIND,
+                plugin=PLUGIN,
+                metric="maximal_exposure",
+                scope={"source": TUNED, "times": times, "client": client},
+            )
 
 
 def exposure(canary: ScoredCanary) -> float:
@@ -258,18 +274,19 @@ NO_COMMITMENT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExposureInputs(Inputs[ExposureRequest]):
-    """The canaries, and how many of them the clients' records hold."""
+    """The canaries, how many of them the clients' records hold, and who trained on them."""
 
     canaries: CanarySet
     copies: CanaryCopies
+    clients: CanaryClients
 
 
 def resolve(request: ExposureRequest, reader: InputReader) -> ExposureInputs:
     """Return the inputs, after every check that needs no model.
 
-    Raises InputError for an invalid canary file or one that does not match the commitment, and for
-    records that lack their client's canaries; UsageError for a deployed defence, and for more
-    references than there are secrets.
+    Raises InputError for an invalid canary file or one that does not match the commitment, for
+    records that lack their client's canaries, and for a client that did not train; UsageError for a
+    deployed defence, and for more references than there are secrets.
     """
     audited = resolve_target(request, reader)
     canaries = canary_file.read(request.canaries, reader.read)
@@ -285,11 +302,12 @@ def resolve(request: ExposureRequest, reader: InputReader) -> ExposureInputs:
     copies = count_canary_copies(audited.federation, canaries, reader)
     if audited.federation:
         copies.check(audited.federation.path)
+    clients = canary_clients.check_clients(audited, copies.given)
     remaining = canaries.space.size - len(canaries.canaries)
     if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
         raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")
     common = common_inputs(request, audited, reader, {})
-    return ExposureInputs(**common, canaries=canaries, copies=copies)
+    return ExposureInputs(**common, canaries=canaries, copies=copies, clients=clients)
 
 
 @dataclass(kw_only=True)
@@ -373,13 +391,14 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
     def _result(self, scored: Scored) -> Result:
         listed_findings, revealed = exposure_findings(scored[TUNED])
         return Result(
-            measurements=tuple(
-                exposure_rows(
+            measurements=(
+                *exposure_rows(
                     scored,
                     is_exact=self._is_enumerable,
                     bits=math.log2(self._canaries.space.size),
                     seed=self.request.seed,
-                )
+                ),
+                *untested_rows(self._canaries, self.inputs.clients),
             ),
             findings=tuple(listed_findings),
             limits=tuple(self._limits(scored)),
@@ -391,6 +410,7 @@ class ExposurePipeline(AuditPipeline[ExposureInputs]):
         if not self.request.commitment:
             yield NO_COMMITMENT
         yield from self.inputs.copies.caveats()
+        yield from self.inputs.clients.caveats()
         if not self._canaries.controls:
             yield (
                 "There are no controls: nothing shows that unplanted secrets rank as "

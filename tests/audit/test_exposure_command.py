@@ -33,15 +33,18 @@ def run(monkeypatch, capfd, tmp_path):
     return told
 
 
-def answer_as(monkeypatch, knows=()):
-    """Put in a model that has learned some secrets, and finds all others as likely as it may."""
+def answer_as(monkeypatch, knows=(), change=-0.5):
+    """Put in a model that has learned some secrets, and finds all others as likely as it may.
+
+    What the adapter adds to the log-probability of every other token is `change`.
+    """
 
     def likelihood(target, token, before):
         if target.adapter and any((before + token).endswith(secret) for secret in knows):
             return -0.001
         digest = blake2b(f"{before[-40:]}{token}".encode(), digest_size=4).digest()
-        change = 0.5 if target.adapter else 0.0
-        return -1.0 - int.from_bytes(digest, "big") / 2**32 - change
+        added = change if target.adapter else 0.0
+        return -1.0 - int.from_bytes(digest, "big") / 2**32 + added
 
     def load(audited, form, request, kept=None):
         if kept:
