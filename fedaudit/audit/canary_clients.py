@@ -64,25 +64,30 @@ def check_clients(audited: AuditTarget, clients: Collection[str]) -> CanaryClien
     return CanaryClients(idle=copied_updates.idle_clients(federation, among), unchecked=())
 
 
+def round_of(audited: AuditTarget) -> int | None:
+    """Return the round that the audited adapter is of; None for one from elsewhere."""
+    federation = audited.federation
+    if audited.round is not None or federation is None or audited.adapter is None:
+        return audited.round
+    place = audited.adapter.resolve()
+    return next(
+        (
+            record.round
+            for record in federation.manifest.rounds
+            for folder in (record.adapter, *record.clients.values())
+            if (federation.path / folder).resolve() == place
+        ),
+        None,
+    )
+
+
 def _trained_by_round(audited: AuditTarget, federation: Federation) -> dict[int, set[str]]:
     """Return the clients whose training is in the audited model, by round.
 
     A client's own update has its training on top of what all clients did before. An adapter from
     elsewhere may have come after every round.
     """
-    rounds = federation.manifest.rounds
-    last = audited.round
-    if last is None and audited.adapter is not None:
-        place = audited.adapter.resolve()
-        last = next(
-            (
-                record.round
-                for record in rounds
-                for folder in (record.adapter, *record.clients.values())
-                if (federation.path / folder).resolve() == place
-            ),
-            None,
-        )
+    rounds, last = federation.manifest.rounds, round_of(audited)
     present = {r.round: _participants(r) for r in rounds if last is None or r.round <= last}
     if audited.update_of and last is not None:
         present[last] = {audited.update_of}

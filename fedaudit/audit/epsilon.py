@@ -17,7 +17,7 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Measurement, Target
-from fedaudit.audit import canary_scores, preflight
+from fedaudit.audit import canary_clients, canary_scores, preflight
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, resolve_target
 from fedaudit.audit.request import EpsilonRequest
@@ -27,7 +27,7 @@ from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
-from fedaudit.federation.folder import Federation, is_federation
+from fedaudit.federation.folder import Federation, client_order, is_federation
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.privacy import epsilon_audit
 from fedaudit.metrics.privacy.epsilon_bounds import ClaimTest
@@ -123,12 +123,12 @@ def check_planted(federation: Federation, coins: CoinSet, reader: InputReader) -
 
 def open_noiseless(
     path: Path, audited: AuditTarget, coins: CoinSet, reader: InputReader
-) -> Federation:
+) -> AuditTarget:
     """Return the federation in `path`, trained without noise with the same canaries.
 
-    Raises InputError if it has another base, holds other canaries, is not complete, was trained
-    with as much noise or with other settings, or is the audited federation itself; UsageError if no
-    federation is audited.
+    Its round is the audited one. Raises InputError if it has another base, holds other canaries, is
+    not complete, was trained with as much noise, with other settings or other participants, or is
+    the audited federation itself; UsageError if no federation is audited.
     """
     if audited.federation is None:
         raise UsageError("--noiseless needs a federation as --target.")
@@ -143,26 +143,61 @@ def open_noiseless(
         raise InputError(f"{path} is the federation under audit itself, not one without noise.")
     check_planted(federation, coins, reader)
     _check_noise(federation, audited.federation, coins)
-    settings, audited_settings = training_settings(manifest), training_settings(audited_manifest)
+    last = canary_clients.round_of(audited)
+    settings, audited_settings = (training_settings(m, last) for m in (manifest, audited_manifest))
     for name in sorted(settings.keys() & audited_settings.keys()):
         if settings[name] != audited_settings[name]:
             raise InputError(
                 f"{federation.path} is not the same training without noise: its {name} is "
                 f"{settings[name]}, that of {audited.federation.path} is {audited_settings[name]}."
             )
-    return federation
+    number, adapter = federation.adapter(last)
+    if client := audited.update_of:
+        [record] = [record for record in manifest.rounds if record.round == number]
+        if client not in record.clients:
+            raise InputError(
+                f"{federation.path} keeps no update of {client} in round {number}, whose like is "
+                "audited."
+            )
+        adapter = federation.path / record.clients[client]
+    return replace(audited, federation=federation, round=number, adapter=adapter)
 
 
-def training_settings(manifest: Manifest) -> dict[str, Any]:
+def check_trained(audited: AuditTarget, coins: CoinSet) -> canary_clients.CanaryClients:
+    """Return what is known of the training of the canaries' client.
+
+    Raises InputError if it did not train on anything: no claim about it can then be refuted.
+    """
+    found = canary_clients.check_clients(audited, [coins.client])
+    if audited.federation and coins.client in found.idle:
+        raise InputError(
+            f"In {audited.federation.path} {coins.client} "
+            f"{canary_clients.sent_back(found.idle[coins.client])}: it trained on no canary, so "
+            "no claim about its training can be refuted."
+        )
+    return found
+
+
+def training_settings(manifest: Manifest, last: int | None) -> dict[str, Any]:
     """Return what two trainings that differ in their noise alone have in common, by its name.
 
-    Of a federation that was not simulated here only rounds, examples and aggregation are known.
+    Participants are those of the rounds up to `last`, by default of all. Of a federation that was
+    not simulated here only rounds, participants, examples and aggregation are known, and of an
+    imported one participants only where its files name them.
     """
     config = manifest.config
     settings: dict[str, Any] = {name: config[name] for name in _TRAINING if name in config}
     if "defenses" in config:
         settings["defenses but dp"] = [one for one in config["defenses"] if one["name"] != "dp"]
     settings["number of rounds"] = manifest.rounds[-1].round
+    if any(record.participants for record in manifest.rounds):
+        for record in manifest.rounds[1:]:
+            if last is not None and record.round > last:
+                break
+            present = sorted(record.participants, key=client_order)
+            settings[f"list of participants in round {record.round}"] = (
+                ", ".join(present) or "empty"
+            )
     settings["examples"] = {client.id: client.examples for client in manifest.clients}
     return dict(_leaves({**settings, "aggregation": manifest.aggregation}))
 
@@ -327,7 +362,7 @@ NO_DP = (
 )
 UNRECORDED = (
     "How the federations were trained is not recorded: whether --noiseless is the same training "
-    "but for its noise was checked by their rounds, examples and aggregation alone."
+    "but for its noise was checked by their rounds, participants, examples and aggregation alone."
 )
 UNCHECKED = (
     "The client's records are not at hand: whether the canaries were planted as their coins say "
@@ -348,6 +383,8 @@ class EpsilonInputs(Inputs[EpsilonRequest]):
     """Whether the client's records are at hand, and hold the canaries as the coins fell."""
     noiseless: AuditTarget | None
     """The same federation trained without noise."""
+    training_caveats: Sequence[str]
+    """Whether it could not be checked that the client took part in training."""
     texts: Mapping[str, Sequence[str]]
     """By scope.source, the client's records without the canaries, where gradients need them."""
 
@@ -356,8 +393,8 @@ def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
     """Return the inputs, after every check that needs no model.
 
     Raises InputError for an invalid coin file or one that does not match the commitment, for
-    records that do not hold the canaries as the coins fell, and for a noiseless federation that
-    does not fit; UsageError without a claimed epsilon or an adapter.
+    records that do not hold the canaries as the coins fell, for a client that did not train, and
+    for a noiseless federation that does not fit; UsageError without a claim or an adapter.
     """
     audited = resolve_target(request, reader)
     coins = coin_file.read(request.coins, reader.read)
@@ -373,11 +410,11 @@ def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
         canary_scores.compared_models(audited, coins, position)
     federation, noiseless = audited.federation, None
     planted = federation is not None and check_planted(federation, coins, reader)
+    trained = [check_trained(audited, coins)]
     epsilon = claimed_epsilon(request.epsilon, audited, coins)
     if request.noiseless:
-        opened = open_noiseless(request.noiseless, audited, coins, reader)
-        number, adapter = opened.adapter()
-        noiseless = replace(audited, federation=opened, round=number, adapter=adapter)
+        noiseless = open_noiseless(request.noiseless, audited, coins, reader)
+        trained.append(check_trained(noiseless, coins))
     runs = {TUNED: audited, **({NOISELESS: noiseless} if noiseless else {})}
     for run in runs.values():
         for position in coins.positions:
@@ -391,6 +428,7 @@ def resolve(request: EpsilonRequest, reader: InputReader) -> EpsilonInputs:
         claim_caveat=claim_caveat(request.epsilon, federation, coins),
         planted=planted,
         noiseless=noiseless,
+        training_caveats=tuple({caveat: None for one in trained for caveat in one.caveats()}),
         texts={
             source: client_texts(run.federation, coins, reader)
             for source, run in runs.items()
@@ -528,6 +566,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonInputs]):
             yield self.inputs.claim_caveat
         if not self.inputs.planted:
             yield UNCHECKED
+        yield from self.inputs.training_caveats
         if self._coins.estimator == "f_dp":
             yield (
                 "The claim is judged as that of a Gaussian mechanism, as DP-SGD's accountants "
