@@ -46,6 +46,15 @@ FORMS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     },
 }
 """What the statement of each step must have, and its types."""
+TERMS: Mapping[str, tuple[type, ...]] = {
+    "protocol": (int,),
+    "adapter": (str, type(None)),
+    "template": (str,),
+    "attack": (dict,),
+    "budget": (int,),
+    "seed": (int,),
+}
+"""What all members commit to and must agree on, and its types."""
 SETS = {ASK: (SETUP, REQUEST), ANSWER: (ANSWER,)}
 """The encrypted sets of each step; each has a part for every bin of keys (`Elements`)."""
 MOST_ASKED = 2**24
@@ -174,10 +183,29 @@ def check(message: Message, step: str, sender: str, path: Path) -> None:
         raise InputError(f"{path} is not the {step} file of {sender}.")
     form = FORMS[step]
     lacking = [name for name in form if name not in body or type(body[name]) not in form[name]]
+    if step == COMMIT and not lacking:
+        _check_terms(body["terms"], sender)
     parts = {part for name in SETS.get(step, ()) for part in _parts(name)}
     if lacking or message.parts.keys() != parts or not _sound(body, step):
         what = f"its {lacking[0]}" if lacking else "a part of it"
         raise InputError(f"{path} is not as fedaudit joint writes it: {what} has another form.")
+
+
+def _check_terms(terms: Mapping[str, Any], sender: str) -> None:
+    """Raise InputError unless a member committed to every term and to nothing else.
+
+    A term that one member lacks would be compared with none.
+    """
+    if lacking := [key for key in TERMS if key not in terms]:
+        raise InputError(
+            f"{sender} committed to no {' and no '.join(lacking)}: every member needs a file that "
+            "fedaudit joint commit of the same version wrote."
+        )
+    if unknown := sorted(terms.keys() - TERMS.keys()):
+        raise InputError(
+            f"{sender} committed to {unknown[0]!r}, which is unknown here: every member needs a "
+            "file that fedaudit joint commit of the same version wrote."
+        )
 
 
 def _sound(body: Mapping[str, Any], step: str) -> bool:
@@ -188,11 +216,8 @@ def _sound(body: Mapping[str, Any], step: str) -> bool:
             0 < body["asked"] <= MOST_ASKED
             and type(records.get("count")) is int
             and type(records.get("annotation")) in (str, type(None))
-            and isinstance(terms.get("attack"), dict)
+            and all(type(terms[key]) in types for key, types in TERMS.items())
             and isinstance(terms["attack"].get("name"), str)
-            and type(terms.get("seed")) is int
-            and type(terms.get("budget")) is int
-            and type(terms.get("adapter")) in (str, type(None))
         )
     if step == ASK:
         return body["prefixes"] > 0 and all(

@@ -21,7 +21,7 @@ from fedaudit.extraction.controls import sample_controls
 from fedaudit.extraction.targets import strings_by_label
 from fedaudit.joint import exchange
 from fedaudit.joint.elements import BINS, Elements
-from fedaudit.joint.exchange import ASK, COMMIT, Message
+from fedaudit.joint.exchange import ASK, COMMIT, TERMS, Message
 from fedaudit.joint.inputs import JointInputs, attack_of, resolve
 from fedaudit.joint.intersection import Asker, Holder, library, padded_bin
 from fedaudit.joint.keys import asked_keys
@@ -205,11 +205,8 @@ def read_commitments(folder: Path) -> dict[str, Message]:
         )
     (first, own), *others = found.items()
     for name, message in others:
-        differing = [
-            key
-            for key, value in own.body["terms"].items()
-            if message.body["terms"].get(key) != value
-        ]
+        # Each of them has every term and no other, as was checked on reading.
+        differing = [key for key in TERMS if message.body["terms"][key] != own.body["terms"][key]]
         if differing:
             raise InputError(
                 f"{first} and {name} committed to different audits: their {', '.join(differing)} "

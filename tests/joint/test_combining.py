@@ -11,7 +11,8 @@ from fedaudit.report.verdict.recheck import recheck
 
 NAMES = ("a", "b", "c")
 KEYS = {name: Ed25519PrivateKey.generate() for name in NAMES}
-TERMS = {"attack": {"name": "contextual"}, "seed": 0, "adapter": "0" * 64, "budget": 40}
+TERMS = {"protocol": 1, "adapter": "0" * 64, "template": "0" * 64,
+         "attack": {"name": "contextual"}, "budget": 40, "seed": 0}  # fmt: skip
 PROVEN = 1e-6
 
 

@@ -16,7 +16,8 @@ from fedaudit.joint.exchange import ANSWER, ASK, COMMIT, RESULT
 
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b")}
 VALUES = st.sampled_from([None, -1, 0, 2**70, 1.5, "", "x", [], [1], {}, {"x": 1}, True])
-TERMS = {"attack": {"name": "contextual"}, "seed": 0, "adapter": "0" * 64, "budget": 40}
+TERMS = {"protocol": 1, "adapter": "0" * 64, "template": "0" * 64,
+         "attack": {"name": "contextual"}, "budget": 40, "seed": 0}  # fmt: skip
 
 
 def bodies(name, commitments):
@@ -131,6 +132,36 @@ def test_a_commitment_names_the_budget(folder, tmp_path):
     body = exchange.read(exchange.path_of(folder, COMMIT, "b")).body
     write(tmp_path, "b", COMMIT, {**body, "terms": {**TERMS, "budget": None}})
     with pytest.raises(InputError, match="a part of it has another form"):
+        member.read_commitments(tmp_path)
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("key", TERMS)
+def test_no_member_leaves_a_term_out_or_adds_one(folder, tmp_path, name, key):
+    """The first by name could else keep all others' terms from being compared."""
+    sent = {one: exchange.read(exchange.path_of(folder, COMMIT, one)).body for one in KEYS}
+    for one, body in sent.items():
+        write(tmp_path, one, COMMIT, body)
+    terms = {term: value for term, value in TERMS.items() if term != key}
+    write(tmp_path, name, COMMIT, {**sent[name], "terms": terms})
+    with pytest.raises(InputError, match=f"^{name} committed to no {key}: every member needs"):
+        member.read_commitments(tmp_path)
+    write(tmp_path, name, COMMIT, {**sent[name], "terms": {**TERMS, f"{key}s": 1}})
+    with pytest.raises(InputError, match=f"^{name} committed to '{key}s', which is unknown here"):
+        member.read_commitments(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("adapter", None), ("adapter", "1" * 64), ("protocol", 2), ("seed", 1),
+                       ("template", "1" * 64), ("attack", {"name": "contextual", "x": 1})]
+)  # fmt: skip
+@pytest.mark.parametrize("name", KEYS)
+def test_members_with_other_terms_are_named(folder, tmp_path, name, key, value):
+    for one in KEYS:
+        body = exchange.read(exchange.path_of(folder, COMMIT, one)).body
+        terms = {**TERMS, key: value} if one == name else TERMS
+        write(tmp_path, one, COMMIT, {**body, "terms": terms})
+    with pytest.raises(InputError, match=f"^a and b committed .* audits: their {key} differ"):
         member.read_commitments(tmp_path)
 
 
