@@ -14,6 +14,10 @@ from fedaudit.federation.folder import Federation, client_order, name_rounds
 from fedaudit.federation.manifest import Round
 
 
+class UntrainedError(InputError):
+    """Canaries were planted for a client that took part in no round behind the audited model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryClients:
     """What a federation's folder says of the training of canaries' clients."""
@@ -45,7 +49,7 @@ def sent_back(rounds: Sequence[int]) -> str:
 def check_clients(audited: AuditTarget, clients: Collection[str]) -> CanaryClients:
     """Return what is known of the training of canaries' clients behind the audited model.
 
-    Raises InputError for a client that took part in no round behind it.
+    Raises UntrainedError for a client that took part in no round behind it.
     """
     federation = audited.federation
     if federation is None:
@@ -56,7 +60,7 @@ def check_clients(audited: AuditTarget, clients: Collection[str]) -> CanaryClien
         return CanaryClients(idle={}, unchecked=sorted(clients, key=client_order))
     if absent:
         names = " and ".join(sorted(absent, key=client_order))
-        raise InputError(
+        raise UntrainedError(
             f"{names} took part in no round of {federation.path} up to round {max(present)}: "
             "canaries of a client that did not train say nothing about the model."
         )

@@ -300,9 +300,9 @@ def resolve(request: ExposureRequest, reader: InputReader) -> ExposureInputs:
             "adapter to measure with --round."
         )
     copies = count_canary_copies(audited.federation, canaries, reader)
+    clients = canary_clients.check_clients(audited, copies.given)
     if audited.federation:
         copies.check(audited.federation.path)
-    clients = canary_clients.check_clients(audited, copies.given)
     remaining = canaries.space.size - len(canaries.canaries)
     if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
         raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")

@@ -35,6 +35,8 @@ class Material:
     """Every client whose documents are available, by name."""
     held_out: Path | None = None
     canaries: Path | None = None
+    named_canaries: bool = False
+    """Whether the user named the canaries, and does not only have them in the folder."""
     marks: Path | None = None
     names: Mapping[Path, str] = field(default_factory=dict)
     """The client that each file belongs to, where a federation says so."""
@@ -126,6 +128,7 @@ def discover(
         further_pairs=tuple(pairs),
         clients=clients,
         held_out=held_out or _file(root, HELD_OUT),
+        named_canaries=canaries is not None,
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, watermark_keys.OWNER),
         names={path: name for name, path in files.items()},

@@ -8,6 +8,7 @@ from typing import Any
 from fedaudit.api.errors import FedauditError, UsageError, unknown_name_error
 from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, ResolvedRequest, resolve_request
+from fedaudit.audit.canary_clients import UntrainedError
 from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.inputs import Inputs, form_of
 from fedaudit.audit.material import Material
@@ -137,7 +138,8 @@ def make_plan(
 ) -> Plan:
     """Return every step that the available material allows, resolved without a model.
 
-    `common` are the fields that all requests have; `attacks` are made in addition. Raises
+    `common` are the fields that all requests have; `attacks` are made in addition. Canaries that
+    only lie in the folder are left out where their client did not train the audited model. Raises
     UsageError if no step applies, and what the commands of the steps raise for a wrong option
     or file.
     """
@@ -158,7 +160,14 @@ def make_plan(
         STEPS[type(request)]: request
         for request in _common_requests(material, impossible, fields, commitment)
     }
-    steps = {name: resolve(request, reader) for name, request in requests.items()}
+    steps: dict[str, Inputs[Any]] = {}
+    for name, request in requests.items():
+        try:
+            steps[name] = resolve(request, reader)
+        except UntrainedError as error:
+            if material.named_canaries:
+                raise
+            left_out[name] = str(error)
     if not steps:
         raise UsageError(
             "Nothing can be asked of this model with what is at hand: name --prefixes."

@@ -315,6 +315,28 @@ def test_canaries_are_measured_where_there_is_a_file_of_them(here):
         make_plan(found, COMMON, commitment="0" * 64, reader=InputReader())
 
 
+def test_canaries_that_lie_in_a_folder_are_left_out_where_their_client_did_not_train(here):
+    """A round that a client was not drawn for is audited all the same."""
+    run = federation(here)
+    planted(here)
+    (here / "canaries.json").rename(run / "canaries.json")
+    whole = manifest.read(run)
+    first, last = whole.rounds
+    manifest.write(
+        replace(whole, rounds=(first, replace(last, participants=("c1",), clients={}))), run
+    )
+    common = {**COMMON, "target": str(run), "adapter": None, "round": 1}
+    found = discover(str(run), None, 1, reader=InputReader())
+    plan = make_plan(found, common, reader=InputReader())
+    assert "canaries" not in plan.steps
+    assert plan.left_out["canaries"].startswith(f"c0 took part in no round of {run} up to round 1")
+    named = replace(found, named_canaries=True)
+    with pytest.raises(InputError, match="c0 took part in no round"):
+        make_plan(named, common, reader=InputReader())
+    given = discover(str(run), None, 1, canaries=run / "canaries.json", reader=InputReader())
+    assert given == named
+
+
 def test_a_deployed_defence_is_asked_as_it_answers(here):
     planted(here)
     found = pair(canaries=Path("canaries.json"))
