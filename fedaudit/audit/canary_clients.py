@@ -65,7 +65,13 @@ def check_clients(audited: AuditTarget, clients: Collection[str]) -> CanaryClien
             "canaries of a client that did not train say nothing about the model."
         )
     among = {number: present[number].intersection(clients) for number in present}
-    return CanaryClients(idle=copied_updates.idle_clients(federation, among), unchecked=())
+    idle = copied_updates.idle_clients(federation, among)
+    # The first round of an import may be one of training, whose start is not stored.
+    first = _participants(federation.manifest.rounds[0])
+    return CanaryClients(
+        idle={client: rounds for client, rounds in idle.items() if client not in first},
+        unchecked=(),
+    )
 
 
 def round_of(audited: AuditTarget) -> int | None:

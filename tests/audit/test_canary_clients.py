@@ -100,3 +100,13 @@ def test_an_import_that_lacks_rounds_is_not_refused_but_says_so(run):
     assert run(*MEASURE, *target, "--out", "o").code == 0
     [limit] = [one for one in report("o")["limits"] if "was not checked" in one and "c0" in one]
     assert limit.endswith("whether c0 trained on the canaries was not checked.")
+
+
+def test_what_a_client_sent_in_the_first_round_of_an_import_counts_as_training(run):
+    target = federation(idle=(1, 2))
+    whole = manifest.read(Path("fed"))
+    own = {"c0": "rounds/001/clients/c1"}
+    first = replace(whole.rounds[0], participants=("c0",), clients=own)
+    rounds = (first, *whole.rounds[1:])
+    manifest.write(replace(whole, rounds=rounds, imported={"layout": "x"}), Path("fed"))
+    assert run(*MEASURE, *target, "--out", "o").code == 0
