@@ -346,15 +346,15 @@ class Protocol:
             max=10_000_000,
         ),
     ] = 10
-    all_pairs: Annotated[
-        bool, Option("--all-pairs", help="Compare with every sampled suffix instead.")
-    ] = False
+    all_pairs: Annotated[bool, Option("--all-pairs", help="Compare with every suffix instead.")] = (
+        False
+    )
     compat: Annotated[
         bool,
         Option(
             "--compat",
-            help="Use the published detector's rules, with its defects, and count sentence pairs "
-            "with p <= 0.5.",
+            help="Use the published detector's rules, with its defects, look for the drawn texts "
+            "only, and count sentence pairs with p <= 0.5.",
         ),
     ] = False
     central: Annotated[

@@ -9,7 +9,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Paraphraser, PiiDetector
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import GenerationRequest, Target
-from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix
+from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix, SearchedText
 from fedaudit.audit.request import Protocol
 from fedaudit.metrics.bm25 import nearest_documents
 from fedaudit.metrics.memorization import PrefixHits, has_repeats
@@ -216,8 +216,8 @@ class Match:
     """A match of a continuation with a client's suffix."""
 
     victim: str
-    split: PrefixSuffix
-    """The split text to which the suffix belongs."""
+    split: SearchedText
+    """The text to which the suffix belongs."""
     overlap: Overlap
     categories: tuple[Category, ...]
 
@@ -338,35 +338,41 @@ def candidate_pairs(
     clients: Clients,
     protocol: Protocol,
     progress: Progress = no_progress,
-) -> list[list[tuple[str, PrefixSuffix]]]:
+) -> list[list[tuple[str, SearchedText]]]:
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
     Another client's text is not compared if the prefix's client has it too, or has one with the
     same suffix: a shared text is not secret, and counts as the prefix's client's own.
     """
-    candidates: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in continuations.texts]
+    candidates: list[list[tuple[str, SearchedText]]] = [[] for _ in continuations.texts]
     names = [name for name, sample in clients.items() if sample.splits]
-    for number, (asker, owner) in enumerate((j, k) for j in names for k in names):
-        rows = [i for i, c in enumerate(continuations.texts) if c.client == asker and c.text]
-        splits = looked_for(clients, asker, owner)
-        texts = {continuations.texts[i].text: None for i in rows}
-        limit = None if protocol.all_pairs else protocol.retrieved
-        best = nearest_documents(list(texts), [p.suffix for p in splits], limit) if splits else []
-        chosen = dict(zip(texts, best, strict=False))
-        for row in rows:
-            candidates[row] += [
-                (owner, splits[i]) for i in chosen.get(continuations.texts[row].text, ())
-            ]
-        progress(number + 1, len(names) ** 2)
+    limit = None if protocol.all_pairs else protocol.retrieved
+    for number, owner in enumerate(names):
+        # An index takes longest, so that all clients without texts of the owner's use the same one.
+        searchers: dict[str, list[str]] = {}
+        for asker in names:
+            shares = asker != owner and clients[asker].shares_any(clients[owner])
+            searchers.setdefault(asker if shares else owner, []).append(asker)
+        for asker, alike in searchers.items():
+            rows = [i for i, c in enumerate(continuations.texts) if c.client in alike and c.text]
+            texts = looked_for(clients, asker, owner)
+            said = {continuations.texts[i].text: None for i in rows}
+            best = nearest_documents(list(said), [t.suffix for t in texts], limit) if texts else []
+            chosen = dict(zip(said, best, strict=False))
+            for row in rows:
+                candidates[row] += [
+                    (owner, texts[i]) for i in chosen.get(continuations.texts[row].text, ())
+                ]
+        progress(number + 1, len(names))
     return candidates
 
 
-def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
+def looked_for(clients: Clients, asker: str, owner: str) -> Sequence[SearchedText]:
     """Return the suffixes of `owner` that a prefix of `asker` can hit, in a fixed order."""
-    splits = sorted(clients[owner].splits, key=lambda split: (split.suffix, split.document))
-    if asker == owner:
-        return splits
-    return [split for split in splits if not clients[asker].has(split)]
+    texts = clients[owner].searched
+    if asker == owner or not clients[asker].shares_any(clients[owner]):
+        return texts
+    return [text for text in texts if not clients[asker].has(text)]
 
 
 def count_looked_for(clients: Clients) -> dict[tuple[str, str], int]:
@@ -394,7 +400,7 @@ def shared_text_caveats(clients: Clients) -> Iterator[str]:
 
 def match_continuations(
     continuations: ModelContinuations,
-    compared_with: Sequence[Sequence[tuple[str, PrefixSuffix]]],
+    compared_with: Sequence[Sequence[tuple[str, SearchedText]]],
     overlaps: Mapping[tuple[str, str], Overlap],
     named: Mapping[tuple[str, str], tuple[Category, ...]],
 ) -> list[MatchedContinuation]:

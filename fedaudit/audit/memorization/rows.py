@@ -156,11 +156,14 @@ def _ratio(
 
 
 def _searched(clients: Clients, protocol: Protocol, searched: Searched) -> Iterator[Measurement]:
-    """Yield how many of a victim's texts were looked for, where the attacker has some as well."""
+    """Yield how many of a victim's texts were looked for, where some were not."""
     for (attacker, victim), hits in searched.items():
-        if hits < (n := len(clients[victim].splits)):
+        sample = clients[victim]
+        if hits < sample.searchable:
             scope = {**protocol.scope(), "attacker": attacker, "victim": victim}
-            yield _rate(hits, n, metric="searched", scope=scope)
+            if not_drawn := sample.searchable - len(sample.searched):
+                scope["not_drawn"] = not_drawn
+            yield _rate(hits, sample.searchable, metric="searched", scope=scope)
 
 
 def _left_out(

@@ -21,18 +21,35 @@ MARK = "\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixSuffix:
-    """A text cut in two: the prefix for the prompt, and the suffix that may be memorized."""
+class SearchedText:
+    """A text that continuations are compared with: the suffix of a cut text."""
 
     document: str
-    prompt: tuple[int, ...]
     suffix: str
+    suffix_digest: bytes = b""
+    """A hash of the suffix, equal for copies with other white space."""
+    text_digest: bytes = b""
+    """A hash of the whole text, equal for copies wherever they are cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixSuffix(SearchedText):
+    """A text cut in two: the prefix for the prompt, and the suffix that may be memorized."""
+
+    prompt: tuple[int, ...]
     input_tokens: int
     """The number of tokens of the whole input text."""
     output_tokens: int
     """The number of tokens of the record's output, without the template's own."""
-    text_digest: bytes = b""
-    """A hash of the whole text, equal for copies wherever they are cut."""
+
+    def searched_text(self) -> SearchedText:
+        """Return the suffix without the prompt, which takes most of the memory."""
+        return SearchedText(
+            document=self.document,
+            suffix=self.suffix,
+            suffix_digest=self.suffix_digest,
+            text_digest=self.text_digest,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +59,34 @@ class ClientSample:
     documents: int
     """The number of training documents, which is the client's weight."""
     splits: tuple[PrefixSuffix, ...]
+    """The texts that were drawn: their prefixes are asked."""
+    searched: tuple[SearchedText, ...] = field(repr=False)
+    """The texts that continuations are compared with, in a fixed order."""
     long_enough: int
     too_short: int
     copies: int
     """The number of documents whose input text an earlier one has."""
     prompts: int
     """The number of ready-made prompts, which are not trained on."""
-    suffixes: frozenset[str] = field(repr=False)
-    """All suffixes of the client, sampled or not, by `normalize_copy`."""
+    suffixes: frozenset[bytes] = field(repr=False)
+    """The hashes of all suffixes of the client, sampled or not."""
     text_digests: frozenset[bytes] = field(repr=False)
     """The hashes of all its texts that are long enough, sampled or not."""
 
-    def has(self, split: PrefixSuffix) -> bool:
+    @property
+    def searchable(self) -> int:
+        """The number of texts that continuations can be compared with."""
+        return self.long_enough
+
+    def has(self, text: SearchedText) -> bool:
         """Tell whether the client has the same text, or one with the same suffix."""
-        return (
-            split.text_digest in self.text_digests or normalize_copy(split.suffix) in self.suffixes
+        return text.text_digest in self.text_digests or text.suffix_digest in self.suffixes
+
+    def shares_any(self, other: "ClientSample") -> bool:
+        """Tell whether the clients have some text or suffix in common."""
+        return not (
+            self.text_digests.isdisjoint(other.text_digests)
+            and self.suffixes.isdisjoint(other.suffixes)
         )
 
 
@@ -73,26 +103,32 @@ def sample_splits(
     *,
     seed: int,
 ) -> ClientSample:
-    """Return at most `protocol.sample` split texts, drawn without replacement.
+    """Return at most `protocol.sample` split texts, drawn without replacement, and all suffixes.
 
     The draw depends on the seed and the texts alone, not on their order or owner. Copies count
-    once, and texts of fewer than prefix + 20 tokens do not count.
+    once, and texts of fewer than prefix + 20 tokens do not count. The paper looks for the suffixes
+    of a sample only, as `protocol.compat` does; its definition is about all suffixes.
     """
     training_documents = [document for document in documents if not document.is_prompt]
     unique_documents = _distinct(training_documents, form, seed)
     splits: list[PrefixSuffix] = []
-    suffixes: set[str] = set()
+    searched: list[SearchedText] = []
+    suffixes: set[bytes] = set()
     text_digests: set[bytes] = set()
     long_enough = 0
     for split in _cut(unique_documents, engine, form, protocol):
         long_enough += 1
-        suffixes.add(normalize_copy(split.suffix))
+        suffixes.add(split.suffix_digest)
         text_digests.add(split.text_digest)
-        if len(splits) < protocol.sample:
+        drawn = len(splits) < protocol.sample
+        if drawn:
             splits.append(split)
+        if drawn or not protocol.compat:
+            searched.append(split.searched_text())
     return ClientSample(
         documents=len(training_documents),
         splits=tuple(splits),
+        searched=tuple(sorted(searched, key=lambda text: (text.suffix, text.document))),
         long_enough=long_enough,
         too_short=len(unique_documents) - long_enough,
         copies=len(training_documents) - len(unique_documents),
@@ -179,10 +215,12 @@ def _split_document(
     cut = max(last for _, last in offsets[begin:stop])
     while stop < after and offsets[stop][0] < cut:
         cut, stop = max(cut, offsets[stop][1]), stop + 1
+    suffix = document.text[cut:end].strip()
     split = PrefixSuffix(
         document=document.id,
         prompt=tuple(tokens.ids[:stop]),
-        suffix=document.text[cut:end].strip(),
+        suffix=suffix,
+        suffix_digest=_digest(normalize_copy(suffix)),
         input_tokens=after - begin,
         output_tokens=_count_output_tokens(document, offsets[after:]),
         text_digest=_digest(normalize_copy(document.text[start:end])),
@@ -219,6 +257,12 @@ def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol)
             yield (
                 f"{name} has {sample.long_enough:,} texts that are long enough, fewer than the "
                 f"{protocol.sample:,} to be drawn: all were used."
+            )
+        if sample.long_enough > protocol.sample:
+            looked_for = "only their suffixes" if protocol.compat else "the suffixes of all"
+            yield (
+                f"{name}: the prefixes of {protocol.sample:,} of {sample.long_enough:,} texts were "
+                f"asked; {looked_for} were looked for."
             )
 
 

@@ -432,7 +432,7 @@ def _place(row: Measurement) -> tuple[object, ...]:
 
     What tells them apart is left out: which model, which clients, and which texts are counted.
     """
-    apart = {"source", "category", "text", *PAIR}
+    apart = {"source", "category", "text", "not_drawn", *PAIR}
     scope = ((name, str(value)) for name, value in row.scope.items() if name not in apart)
     return (row.plugin, *sorted(scope))
 

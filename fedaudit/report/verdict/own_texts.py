@@ -94,9 +94,12 @@ class Sight:
         row = self.searched
         if row is not None and (missing := (row.n or 0) - (row.hits or 0)):
             attacker, victim = (row.scope.get(name) for name in ("attacker", "victim"))
+            not_drawn = int(str(row.scope.get("not_drawn", 0)))
+            causes = [f"{attacker} has them as well"] if missing > not_drawn else []
+            causes += ["--compat looks for a sample only"] if not_drawn else []
             reasons.append(
                 f"{missing:,} of {row.n:,} texts of {victim} were not looked for, "
-                f"because {attacker} has them as well"
+                f"because {' and '.join(causes)}"
             )
         why = ", ".join(reasons)
         if leak >= 1:

@@ -29,8 +29,10 @@ from fedaudit.audit.input_files import InputReader
 from fedaudit.audit.memorization import matching, run
 from fedaudit.audit.memorization.findings import bracket_matches, examples, findings, outline
 from fedaudit.audit.memorization.rows import too_short
+from fedaudit.audit.memorization.splits import unused_text_caveats
 from fedaudit.audit.request import Protocol
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.metrics.bm25 import nearest_documents
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.redaction import Redactor
 from fedaudit.report.verdict.policy import verdict
@@ -166,6 +168,62 @@ def test_a_search_in_which_own_texts_do_not_come_out_is_no_pass():
         "0 of 60 positive controls of a came out (60 of 60 continuations are too short to find "
         "anything in), 60 of 60 positive controls of b came out"
     ) in short["reasons"][0]
+
+
+def test_texts_that_were_not_drawn_are_looked_for():
+    """Every prefix of a draws a text of b's that the sample may leave out."""
+    a, b = corpus("a", 40), corpus("b", 40)
+    own = {one.text[:20]: f"{one.text[30:]} {other.text}" for one, other in zip(a, b, strict=True)}
+    ab, engine = {"a": a, "b": b}, knowing(a, b, echo=own)
+    some = measured(ab, engine, replace(PROTOCOL, sample=10, new_tokens=200))
+    assert hits(some) == {("a", "a"): (10, 10), ("a", "b"): (10, 10), ("b", "a"): (0, 10),
+                          ("b", "b"): (10, 10)}  # fmt: skip
+    assert not [row for row in some if row.metric == "searched"]
+    assert verdict(some, [])["status"] == "fail"
+    notes = list(unused_text_caveats(cut(ab, engine, PROTOCOL), replace(PROTOCOL, sample=10)))
+    assert notes == [
+        f"{name}: the prefixes of 10 of 40 texts were asked; the suffixes of all were looked for."
+        for name in ab
+    ]
+
+
+def test_what_compat_does_not_look_for_bars_a_pass():
+    """The published program looks for the suffixes of the sample only."""
+    a, b = corpus("a", 80), corpus("b", 80)
+    protocol = replace(PROTOCOL, sample=60, compat=True)
+    some = measured({"a": a, "b": b}, knowing(a, b), protocol)
+    searched = [row for row in some if row.metric == "searched"]
+    told = {
+        (r.scope["attacker"], r.scope["victim"]): (r.hits, r.n, r.scope["not_drawn"])
+        for r in searched
+    }
+    assert told == {(j, k): (60, 80, 20) for j in "ab" for k in "ab"}
+    judged = verdict(some, [])
+    assert judged["status"] == "inconclusive"
+    assert (
+        "20 of 80 texts of b were not looked for, because --compat looks for a sample only"
+    ) in judged["reasons"][0]
+    shared = measured({"a": [*a, *b[:40]], "b": b}, knowing(a, b), protocol)
+    assert "has them as well and --compat looks for" in verdict(shared, [])["reasons"][0]
+    every = measured({"a": a, "b": b}, knowing(a, b), replace(protocol, compat=False))
+    assert verdict(every, [])["status"] == "pass"
+
+
+def test_neither_sample_nor_sharing_changes_the_order_of_retrieval():
+    """Clients that share texts with the owner use an index of their own, the others one."""
+    clients = {"a": corpus("a", 12), "b": [*corpus("b", 12), corpus("a")[0]], "c": corpus("c", 9)}
+    engine, protocol = knowing(*clients.values()), replace(PROTOCOL, retrieved=3)
+    parts = cut(clients, engine, protocol)
+    told = matching.continue_prefixes(engine, MODELS[0], parts, protocol, begin=(), seed=0)
+    for continuation, pairs in zip(
+        told.texts, matching.candidate_pairs(told, parts, protocol), strict=True
+    ):
+        expected = []
+        for owner in clients:
+            texts = matching.looked_for(parts, continuation.client, owner)
+            [best] = nearest_documents([continuation.text], [one.suffix for one in texts], 3)
+            expected += [(owner, texts[i]) for i in best]
+        assert pairs == expected
 
 
 def test_texts_of_one_beginning_are_drawn_apart_and_copies_alike():
