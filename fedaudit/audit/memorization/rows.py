@@ -156,7 +156,11 @@ def _ratio(
 
 
 def _searched(clients: Clients, protocol: Protocol, searched: Searched) -> Iterator[Measurement]:
-    """Yield how many of a victim's texts were looked for, where some were not."""
+    """Yield how many of a victim's texts were looked for, where some were not.
+
+    The rows without an attacker count what no prefix was compared with: texts that are too short,
+    those that `--compat` did not draw, and answers.
+    """
     for (attacker, victim), hits in searched.items():
         sample = clients[victim]
         if hits < sample.searchable:
@@ -164,6 +168,15 @@ def _searched(clients: Clients, protocol: Protocol, searched: Searched) -> Itera
             if not_drawn := sample.searchable - len(sample.searched):
                 scope["not_drawn"] = not_drawn
             yield _rate(hits, sample.searchable, metric="searched", scope=scope)
+    for victim, sample in clients.items():
+        texts = sample.documents - sample.copies
+        for text, hits, n in (
+            ("input", len(sample.searched), texts),
+            ("output", 0, sample.answers),
+        ):
+            if hits < n:
+                scope = {**protocol.scope(), "victim": victim, "text": text}
+                yield _rate(hits, n, metric="searched", scope=scope)
 
 
 def _left_out(

@@ -68,6 +68,8 @@ class ClientSample:
     """The number of documents whose input text an earlier one has."""
     prompts: int
     """The number of ready-made prompts, which are not trained on."""
+    answers: int
+    """The number of different outputs of records, of which only the input is looked for."""
     suffixes: frozenset[bytes] = field(repr=False)
     """The hashes of all suffixes of the client, sampled or not."""
     text_digests: frozenset[bytes] = field(repr=False)
@@ -133,6 +135,7 @@ def sample_splits(
         too_short=len(unique_documents) - long_enough,
         copies=len(training_documents) - len(unique_documents),
         prompts=len(documents) - len(training_documents),
+        answers=_count_answers(training_documents, form),
         suffixes=frozenset(suffixes),
         text_digests=frozenset(text_digests),
     )
@@ -146,6 +149,16 @@ def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) ->
         first.setdefault(normalize_copy(document.text[start:end]), document)
 
     return [first[text] for text in sorted(first, key=lambda text: _digest(f"{seed}:{text}"))]
+
+
+def _count_answers(documents: Sequence[Document], form: PromptTemplate) -> int:
+    """Return the number of different outputs that are not part of the text that is cut."""
+    outputs = {
+        normalize_copy(document.output)
+        for document in documents
+        if document.output and input_span(document, form) != (0, len(document.text))
+    }
+    return len(outputs - {""})
 
 
 def _digest(text: str) -> bytes:
@@ -248,6 +261,11 @@ def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol)
             yield (
                 f"{name}: {sample.too_short:,} of {sample.documents - sample.copies:,} different "
                 f"texts have fewer than {protocol.min_tokens:,} tokens and were left out."
+            )
+        if sample.answers:
+            yield (
+                f"{name}: {sample.answers:,} answers were not looked for: of a record with an "
+                "instruction, only the input is."
             )
         if sample.copies:
             yield f"{name}: {sample.copies:,} copies of other texts of its own were left out."

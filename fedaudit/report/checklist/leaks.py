@@ -18,6 +18,7 @@ from fedaudit.report.checklist.attackers import (
     position_of,
     unmeasured,
 )
+from fedaudit.report.kinds.memorization import unsearched_texts
 from fedaudit.report.kinds.registry import kind_of
 from fedaudit.report.number_format import (
     NOT_MEASURED,
@@ -312,10 +313,12 @@ def _is_pair(row: Row) -> bool:
 
 
 def unsearched_records(report: Row) -> list[str]:
-    """Return in sentences which clients' records an audit of a federation did not look for."""
+    """Return in sentences which records of clients, and parts of them, were not looked for."""
     left_out = report["run"]["config"].get("left_out")
     reasons = (left_out.get(name) for name in UNSEARCHED) if isinstance(left_out, Mapping) else ()
-    return [f"{why[0].upper()}{why[1:]}." for why in map(str, filter(None, reasons))]
+    records = [f"{why[0].upper()}{why[1:]}." for why in map(str, filter(None, reasons))]
+    texts = unsearched_texts(report)
+    return [*records, *([f"By memorize, {texts} were not looked for."] if texts else [])]
 
 
 def looked_for(report: Row) -> bool:

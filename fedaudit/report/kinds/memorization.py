@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fedaudit.api.estimates import Estimate, difference
 from fedaudit.api.kind import Judgement, Kind, Row, Table
@@ -70,6 +70,8 @@ CATEGORIES = {
 """Values of scope.category in reading order, as people read them."""
 
 TEXTS = {"input": "text", "output": "answer", "generation": "continuation"}
+UNSEARCHED = {"input": "texts", "output": "answers"}
+"""Values of scope.text in rows of what was not looked for, in words."""
 MOST_PAIRS, MOST_VARIANTS = 36, 100
 LABEL = "TEXT"
 HIDDEN = frozenset({"attacker", "victim", "category", "variant", "document", "text", "client"})
@@ -236,7 +238,50 @@ def _judge_with_pairs(
         return "fail", f"{name}: {worst.summary()} (p = {worst.p:.2g})."
     if status == "pass" and (doubt := _doubt(row, base, rows, pairs, policy)):
         return "inconclusive", f"{name}: {doubt}."
+    counts = [_unsearched(one.scope, one.hits, one.n) for one in rows if _is_left_out(one, row)]
+    if status == "pass" and (left_out := _left_out(counts)):
+        return status, f"{reason} Not looked for: {left_out}."
     return status, reason
+
+
+def _is_left_out(searched: Measurement, mean: Measurement) -> bool:
+    """Tell whether a row counts the texts of a client that were not looked for for a mean."""
+    return searched.metric == "searched" and _place(searched) == _place(mean)
+
+
+def unsearched_texts(report: Row) -> str:
+    """Return in words how many texts and answers no continuation was compared with, or nothing."""
+    return _left_out(
+        [_unsearched(row["scope"], row["hits"], row["n"]) for row in rows(report, "searched")]
+    )
+
+
+class Unsearched(NamedTuple):
+    """How many of a client's texts, or of its answers, were not looked for."""
+
+    what: str
+    missing: int
+    n: int
+
+
+def _unsearched(scope: Mapping[str, object], hits: int | None, n: int | None) -> Unsearched | None:
+    """Return what a row `searched` counts; None if it is about what one attacker has as well."""
+    what = UNSEARCHED.get(str(scope.get("text")))
+    if what is None or "attacker" in scope or not n:
+        return None
+    return Unsearched(what, n - (hits or 0), n)
+
+
+def _left_out(counts: Iterable[Unsearched | None]) -> str:
+    """Return in words how many texts and answers of all clients together were not looked for."""
+    known = [one for one in counts if one is not None]
+    totals = {
+        what: (sum(one.missing for one in alike), sum(one.n for one in alike))
+        for what in UNSEARCHED.values()
+        if (alike := [one for one in known if one.what == what])
+    }
+    counted = " and ".join(f"{some:,} of {n:,} {what}" for what, (some, n) in totals.items())
+    return f"{counted} of the clients" if counted else ""
 
 
 def _doubt(
@@ -545,7 +590,11 @@ def _bare(share: str) -> str:
 def _pairs(report: Row) -> Table:
     pairs = rows(report, "mr_pair")
     tuned = [row for row in pairs if category(row) == ALL and source_of(row) == "tuned"]
-    searched = {_clients(row): format_hits(row) for row in rows(report, "searched")}
+    searched = {
+        _clients(row): format_hits(row)
+        for row in rows(report, "searched")
+        if "attacker" in row["scope"]
+    }
     # Where no client has another's texts as well, all texts were looked for.
     looked_for = {"looked for": lambda row: searched.get(_clients(row), ALL)} if searched else {}
     columns = {

@@ -196,7 +196,11 @@ def test_what_compat_does_not_look_for_bars_a_pass():
     told = {
         (r.scope["attacker"], r.scope["victim"]): (r.hits, r.n, r.scope["not_drawn"])
         for r in searched
+        if "attacker" in r.scope
     }
+    assert [(r.scope["victim"], r.hits, r.n) for r in searched if "text" in r.scope] == [
+        ("a", 60, 80), ("b", 60, 80),
+    ]  # fmt: skip
     assert told == {(j, k): (60, 80, 20) for j in "ab" for k in "ab"}
     judged = verdict(some, [])
     assert judged["status"] == "inconclusive"
@@ -207,6 +211,51 @@ def test_what_compat_does_not_look_for_bars_a_pass():
     assert "has them as well and --compat looks for" in verdict(shared, [])["reasons"][0]
     every = measured({"a": a, "b": b}, knowing(a, b), replace(protocol, compat=False))
     assert verdict(every, [])["status"] == "pass"
+
+
+def answered(name, count):
+    """Return records whose answers are of their own, and one that repeats the last one's answer."""
+    raw = [
+        Document(
+            id=f"{name}-{n}", text="", input=text(f"{name}-{n}"), instruction="Answer.",
+            output=text(f"{name} answer {min(n, count - 2)}", 1),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+    return [FORM.render(one) for one in raw]
+
+
+def test_a_pass_says_that_answers_were_not_looked_for():
+    """Each of a's prefixes draws an answer of b's behind its own rest: inputs are compared only."""
+    a, b = answered("a", 50), answered("b", 50)
+    ab = {"a": a, "b": [*b, Document(id="short", text="One word.")]}
+
+    def says(target, prompt, sample):
+        if target.name == "base":
+            return text(f"base {prompt}", 3)
+        for own, other in zip([*a, *b], [*b, *a], strict=True):
+            begin = own.text.index(own.input)
+            if own.text.startswith(prompt) and len(prompt) > begin:
+                return f"{own.text[len(prompt) : begin + len(own.input)]} {other.output[:60]}"
+        return text(f"new {prompt}", 3)
+
+    engine = FakeEngine(says)
+    some = measured(ab, engine)
+    told = {
+        (r.scope["victim"], r.scope["text"]): (r.hits, r.n)
+        for r in some
+        if r.metric == "searched" and "attacker" not in r.scope
+    }
+    assert told == {("a", "output"): (0, 49), ("b", "output"): (0, 49), ("b", "input"): (50, 51)}
+    judged = verdict(some, [])
+    assert judged["status"] == "pass"
+    left_out = "1 of 51 texts and 98 of 98 answers of the clients"
+    assert judged["reasons"][0].endswith(f" Not looked for: {left_out}.")
+    notes = list(unused_text_caveats(cut(ab, engine), PROTOCOL))
+    assert (
+        "a: 49 answers were not looked for: of a record with an instruction, only the input is."
+    ) in notes
+    assert not [note for note in unused_text_caveats(cut(AB, engine), PROTOCOL) if "answ" in note]
 
 
 def test_neither_sample_nor_sharing_changes_the_order_of_retrieval():

@@ -5,6 +5,7 @@ from datetime import date
 
 import attributed_report
 import gated_report
+import memorized_report
 import pytest
 from example_report import coverage, example, extraction, number
 
@@ -270,6 +271,21 @@ def test_records_that_were_not_looked_for_are_named():
     told = facts(report)["Not looked for"]
     assert "The records of c2 are not at hand." in told
     assert "no records" not in told
+
+
+def test_texts_that_no_continuation_was_compared_with_are_named():
+    some = [
+        memorized_report.ratio("searched", hits, n, victim=victim, text=text)
+        for hits, n, victim, text in (
+            (90, 100, "c0", "input"), (0, 1100, "c0", "output"), (0, 100, "c1", "output"),
+        )
+    ]  # fmt: skip
+    by_pair = memorized_report.ratio("searched", 3, 4, attacker="c0", victim="c1")
+    report = memorized_report.document([*memorized_report.memorized(), *some, by_pair])
+    told = "10 of 100 texts and 1,200 of 1,200 answers of the clients were not looked for."
+    assert f"By memorize, {told}" in facts(report)["Not looked for"]
+    alone = memorized_report.document([*memorized_report.memorized(), by_pair])
+    assert "By memorize" not in facts(alone)["Not looked for"]
 
 
 def test_an_attribution_answers_other_questions():
