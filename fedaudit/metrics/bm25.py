@@ -37,13 +37,25 @@ def nearest_documents(
     most k documents, all are returned, ranked; otherwise documents without a word of the query are
     left out. Raises ValueError for k below 1.
     """
-    if k is not None and k < 1:
-        raise ValueError("k must be at least 1.")
-    index = _index([tokens(document) for document in documents])
-    everything = k is None or len(documents) <= k
-    limit = len(documents) if k is None else k
-    scores = (_scores(index, query, len(documents)) for query in queries)
-    return [_best(row, limit, everything=everything) for row in scores]
+    return Index(documents).nearest(queries, k)
+
+
+class Index:
+    """An index of documents that several sets of queries are put to."""
+
+    def __init__(self, documents: Sequence[str]) -> None:
+        """Index `documents`."""
+        self._size = len(documents)
+        self._index = _index([tokens(document) for document in documents])
+
+    def nearest(self, queries: Sequence[str], k: int | None = 10) -> list[tuple[int, ...]]:
+        """Return the indices of the k best documents of every query, as `nearest_documents`."""
+        if k is not None and k < 1:
+            raise ValueError("k must be at least 1.")
+        everything = k is None or self._size <= k
+        limit = self._size if k is None else k
+        scores = (_scores(self._index, query, self._size) for query in queries)
+        return [_best(row, limit, everything=everything) for row in scores]
 
 
 def _index(documents: list[list[str]]) -> Any:

@@ -11,7 +11,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix, SearchedText
 from fedaudit.audit.request import Protocol
-from fedaudit.metrics.bm25 import nearest_documents
+from fedaudit.metrics.bm25 import Index
 from fedaudit.metrics.memorization import PrefixHits, has_repeats
 from fedaudit.metrics.overlap import (
     CachedScores,
@@ -348,21 +348,20 @@ def candidate_pairs(
     names = [name for name, sample in clients.items() if sample.splits]
     limit = None if protocol.all_pairs else protocol.retrieved
     for number, owner in enumerate(names):
-        # An index takes longest, so that all clients without texts of the owner's use the same one.
-        searchers: dict[str, list[str]] = {}
+        texts = clients[owner].searched
+        index = Index([text.suffix for text in texts])
         for asker in names:
-            shares = asker != owner and clients[asker].shares_any(clients[owner])
-            searchers.setdefault(asker if shares else owner, []).append(asker)
-        for asker, alike in searchers.items():
-            rows = [i for i, c in enumerate(continuations.texts) if c.client in alike and c.text]
-            texts = looked_for(clients, asker, owner)
-            said = {continuations.texts[i].text: None for i in rows}
-            best = nearest_documents(list(said), [t.suffix for t in texts], limit) if texts else []
-            chosen = dict(zip(said, best, strict=False))
+            allowed = {id(text) for text in looked_for(clients, asker, owner)}
+            # As many more are retrieved as may have to be left out.
+            enough = None if limit is None else limit + len(texts) - len(allowed)
+            rows = [i for i, c in enumerate(continuations.texts) if c.client == asker and c.text]
+            said = list(dict.fromkeys(continuations.texts[i].text for i in rows))
+            chosen = {
+                text: [texts[i] for i in best if id(texts[i]) in allowed][:limit]
+                for text, best in zip(said, index.nearest(said, enough), strict=True)
+            }
             for row in rows:
-                candidates[row] += [
-                    (owner, texts[i]) for i in chosen.get(continuations.texts[row].text, ())
-                ]
+                candidates[row] += [(owner, text) for text in chosen[continuations.texts[row].text]]
         progress(number + 1, len(names))
     return candidates
 

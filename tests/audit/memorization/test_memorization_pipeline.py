@@ -32,7 +32,6 @@ from fedaudit.audit.memorization.rows import too_short
 from fedaudit.audit.memorization.splits import unused_text_caveats
 from fedaudit.audit.request import Protocol
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.metrics.bm25 import nearest_documents
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.redaction import Redactor
 from fedaudit.report.verdict.policy import verdict
@@ -258,21 +257,15 @@ def test_a_pass_says_that_answers_were_not_looked_for():
     assert not [note for note in unused_text_caveats(cut(AB, engine), PROTOCOL) if "answ" in note]
 
 
-def test_neither_sample_nor_sharing_changes_the_order_of_retrieval():
-    """Clients that share texts with the owner use an index of their own, the others one."""
-    clients = {"a": corpus("a", 12), "b": [*corpus("b", 12), corpus("a")[0]], "c": corpus("c", 9)}
-    engine, protocol = knowing(*clients.values()), replace(PROTOCOL, retrieved=3)
-    parts = cut(clients, engine, protocol)
-    told = matching.continue_prefixes(engine, MODELS[0], parts, protocol, begin=(), seed=0)
-    for continuation, pairs in zip(
-        told.texts, matching.candidate_pairs(told, parts, protocol), strict=True
-    ):
-        expected = []
-        for owner in clients:
-            texts = matching.looked_for(parts, continuation.client, owner)
-            [best] = nearest_documents([continuation.text], [one.suffix for one in texts], 3)
-            expected += [(owner, texts[i]) for i in best]
-        assert pairs == expected
+@pytest.mark.parametrize("copies", [0, 1, 4])
+def test_what_the_asker_has_as_well_takes_no_place_among_the_retrieved(copies):
+    """Half of b's last text is in one of a's; copies of a's texts are more alike, and left out."""
+    a = corpus("a")
+    half = Document(id="half", text=f"{text('half', 2)} {' '.join(a[0].text.split('. ')[2:])}")
+    b = [*corpus("b"), *(replace(one, id=f"copy-{one.id}") for one in a[:copies]), half]
+    some = measured({"a": a, "b": b}, knowing(a, b), replace(PROTOCOL, retrieved=1))
+    assert hits(some)["a", "b"] == (1, 6)
+    assert hits(some)["a", "a"] == (6, 6)
 
 
 def test_texts_of_one_beginning_are_drawn_apart_and_copies_alike():
