@@ -48,6 +48,8 @@ class Test:
     """What is said about the count if p is small."""
     excess: float | None = None
     """The upper bound of the share's excess over the one that it is compared with."""
+    unasked: int = 0
+    """Strings that were not asked about, since the attack's options leave them out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +119,9 @@ class Kind:
     ) -> Sequence[tuple[Measurement, Test | None]]:
         """Return what is tested at the level that all tests of a report share, and each test.
 
-        `rows` are those of this kind that a verdict counts (`counted`). A row that could not be
-        tested has no test. Their p values go into one correction for multiple testing (Holm).
+        `rows` are those of this kind that a verdict counts (`counted`), and those of targets that
+        were not asked about, by label. A row that could not be tested has no test. Their p values
+        go into one correction for multiple testing (Holm).
         """
         return ()
 

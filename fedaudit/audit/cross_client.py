@@ -66,8 +66,10 @@ def attack_every_pair(
 ) -> Iterator[Result]:
     """Yield the result of every pair, attack by attack; `starts` holds every attacker's own."""
     for attack in attacks:
+        for name, file in files.items():
+            unasked = Result(measurements=attack.unasked_label_rows(file.documents))
+            yield replace(view, scope={**view.scope, "victim": name}).add_scope(unasked)
         # All clients together: a kind of PII is unknown only if no one has it.
-        yield view.add_scope(Result(measurements=attack.unasked_label_rows(context.attacker)))
         chosen = iter(attack.restrict(context).attacker)
         corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
         attackers: list[Attacker] = []

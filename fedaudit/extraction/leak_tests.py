@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
-from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
+from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
 from fedaudit.extraction.base_likelihood import (
     base_probabilities,
     behind_word,
@@ -248,11 +248,30 @@ def known_rows(
 
 
 def skipped_targets_row(
-    plugin: str, count: int, n: int, scope: Mapping[str, object]
+    plugin: str, count: int, n: int, scope: Mapping[str, object], kind: str = "extraction"
 ) -> Measurement:
     """Return the row that says how many of `n` strings were not looked for."""
     return Measurement(
-        kind="extraction", plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
+        kind=kind, plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
+    )
+
+
+def unasked_rows(
+    plugin: str,
+    pairs: Iterable[tuple[str, str]],
+    asked: Collection[str],
+    kind: str = "extraction",
+) -> tuple[Measurement, ...]:
+    """Return how many strings of each label an attack's options leave out.
+
+    `pairs` are all strings that could be looked for with their labels, `asked` those that are. A
+    verdict counts the others as targets that the attack could not see.
+    """
+    left_out = {(string.strip(), label) for string, label in pairs}
+    counts = Counter(label for string, label in left_out if string and string not in asked)
+    return tuple(
+        skipped_targets_row(plugin, count, count, {"set": UNASKED, "label": label}, kind)
+        for label, count in sorted(counts.items())
     )
 
 

@@ -16,13 +16,13 @@ from fedaudit.api.abilities import Ability, decoding_abilities
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Finding, Measurement, SamplingParams, Target
-from fedaudit.api.target_sets import ALL, UNASKED
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction import query_plan, sampling, scoring
 from fedaudit.extraction.candidates import ranking
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import skipped_targets_row
+from fedaudit.extraction.leak_tests import unasked_rows
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence, document_parts
 from fedaudit.extraction.query_plan import QueryPlan
@@ -305,12 +305,9 @@ class PrefixAttack(Attack):
         """Return how many strings of each kind are not looked for, because others were chosen."""
         if not self.labels:
             return ()
-        pairs = {pair for document in documents for pair in document.strings()}
-        counts = Counter(label for _, label in pairs if label not in self.labels)
-        return tuple(
-            skipped_targets_row(self.name, count, count, {"set": UNASKED, "label": label})
-            for label, count in sorted(counts.items())
-        )
+        pairs = [pair for document in documents for pair in document.strings()]
+        asked = {string.strip() for string, label in pairs if label in self.labels}
+        return unasked_rows(self.name, pairs, asked)
 
     def attack_victims(
         self,

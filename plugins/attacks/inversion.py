@@ -6,7 +6,7 @@ likelihood is that of the person's record with the value in place.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,14 +19,17 @@ from fedaudit.api import (
     Measurement,
     Result,
 )
+from fedaudit.extraction.leak_tests import unasked_rows
 from fedaudit.extraction.targets import exclusive_documents, exclusive_strings, known_documents
 from fedaudit.metrics.significance import mcnemar, poisson_binomial_p_value
+from fedaudit.pii.taxonomy import category
 
 from .ranking import cloze, scoring
-from .ranking.cloze import ClozeQuestion, normalize
+from .ranking.cloze import ClozeQuestion, Occurrence, normalize
 from .ranking.scoring import Pick, ScoredQuestion
 
 KIND, RATE = "inversion", "inversion_rate"
+PERSON = "PERSON"
 NOTHING = "no record that only the victim has gives a person's name and an attribute besides it"
 
 
@@ -44,7 +47,7 @@ class Inversion(Attack):
     """The most values that are offered, the truth among them."""
     context: int = 256
     """The most tokens of a record that are read, around the attribute."""
-    names: tuple[str, ...] = ("PERSON",)
+    names: tuple[str, ...] = (PERSON,)
     """The kinds of PII that are people's names, which the attacker knows."""
 
     def __post_init__(self) -> None:
@@ -61,7 +64,9 @@ class Inversion(Attack):
     def run(self, context: AttackContext) -> Result:
         """Ask for attributes that only the victim's records have, or the attacker's own."""
         population = _population(context)
-        questions, left_out = self._questions(context, population)
+        theirs = self._exclusive_pii(context)
+        asked = [occurrence for occurrence in theirs if occurrence.label not in self.names]
+        questions, left_out = self._questions(context, asked, population)
         answers = [
             Pick(
                 losses,
@@ -75,7 +80,7 @@ class Inversion(Attack):
         leaked = scoring.leak_result(self.name, RATE, (a for a in answers if a.is_leak))
         return replace(
             leaked,
-            measurements=tuple(self._rows(answers, scope)),
+            measurements=(*self._rows(answers, scope), *self._unasked_rows(theirs, asked, scope)),
             limits=(
                 f"{self.name}: {len(answers):,} distinct strings about people named in the same"
                 " record were asked about, each in one record, among values that "
@@ -86,18 +91,38 @@ class Inversion(Attack):
             ),
         )
 
-    def _questions(
-        self, context: AttackContext, population: Sequence[Document]
-    ) -> tuple[list[ScoredQuestion], int]:
-        """Return what is asked, and how many attributes were passed over before that."""
-        values = [o for o in cloze.occurrences(population) if o.label not in self.names]
+    def _exclusive_pii(self, context: AttackContext) -> list[Occurrence]:
+        """Return the PII that only the victim has, in records that name someone."""
         theirs = [
             occurrence
             for occurrence in cloze.occurrences(exclusive_documents(context))
-            if occurrence.label not in self.names and self._people(occurrence.document)
+            if self._people(occurrence.document)
         ]
         exclusive = exclusive_strings(context, {occurrence.string for occurrence in theirs})
-        order = cloze.choose_occurrences([o for o in theirs if o.string in exclusive], context.seed)
+        return [occurrence for occurrence in theirs if occurrence.string in exclusive]
+
+    def _unasked_rows(
+        self,
+        theirs: Sequence[Occurrence],
+        asked: Sequence[Occurrence],
+        scope: Mapping[str, object],
+    ) -> Iterator[Measurement]:
+        """Yield how many strings count as names although their kind is another."""
+        others = (o for o in theirs if category(o.label) is not category(PERSON))
+        pairs = ((occurrence.string, occurrence.label) for occurrence in others)
+        strings = {occurrence.string for occurrence in asked}
+        for row in unasked_rows(self.name, pairs, strings, KIND):
+            yield replace(row, scope={**scope, **row.scope})
+
+    def _questions(
+        self,
+        context: AttackContext,
+        attributes: Sequence[Occurrence],
+        population: Sequence[Document],
+    ) -> tuple[list[ScoredQuestion], int]:
+        """Return what is asked, and how many attributes were passed over before that."""
+        values = [o for o in cloze.occurrences(population) if o.label not in self.names]
+        order = cloze.choose_occurrences(attributes, context.seed)
         offered = cloze.cloze_questions(
             order, values, (), most=self.candidates, seed=context.seed, invent=False
         )

@@ -375,10 +375,13 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
     )
     small = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2}
 
-    def audited(labels):
+    def audited(labels, left_out):
         options = {"laft": {**small, "labels": labels}}
         one = request(federation, clients=clients, attacks=("laft",), options=options)
         rows = run_audit(one, Redactor(bytes(32))).report.measurements
+        unasked = {(r.scope["victim"], r.scope["label"]): r.value for r in rows
+                   if r.scope.get("set") == "unasked"}  # fmt: skip
+        assert unasked == left_out
         return {
             (r.scope["attacker"], r.scope["victim"]): r.n if r.value is not None else r.reason
             for r in rows
@@ -387,8 +390,9 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
         }
 
     # y has no address, but people to learn from.
-    assert audited("PERSON,ADDRESS") == {("x", "y"): 2, ("y", "x"): 2}
-    assert audited("ADDRESS") == {
+    assert audited("PERSON,ADDRESS", {}) == {("x", "y"): 2, ("y", "x"): 2}
+    left_out = {("x", "PERSON"): 1, ("y", "PERSON"): 2}
+    assert audited("ADDRESS", left_out) == {
         ("x", "y"): "the victim has no PII of the chosen kinds of its own",
         ("y", "x"): cross_client.NOTHING_TO_ASK,
     }

@@ -9,6 +9,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.report import query
 from fedaudit.report.number_format import format_hits, percent
 from fedaudit.report.verdict import inference
+from fedaudit.report.verdict.unasked import count_unasked, unasked_beside
 
 RATE = "inversion_rate"
 TESTS = frozenset({"base", "guessing"})
@@ -92,4 +93,5 @@ def _test(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
         return None
     base = next(iter(query.rows_like(row, rows, source="base")), None)
     p = max(p_values[name] for name in TESTS)
-    return inference.guess_test(row, p, base, row.chance or 0.0)
+    unasked = unasked_beside(row, count_unasked(rows))
+    return inference.guess_test(row, p, base, row.chance or 0.0, unasked)

@@ -11,9 +11,10 @@ from itertools import product
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.kind import Test
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE, UNASKED
+from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
 from fedaudit.report.query import row_name
 from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, KindEvidence, Leak, count, count_hits
+from fedaudit.report.verdict.unasked import SKIPPED, count_unasked, unasked_beside
 
 ANSWERS = "efficiency"
 """The metric whose row counts the answers that were drawn."""
@@ -23,8 +24,6 @@ EFFECTIVE = "effective_controls"
 the same information.
 """
 
-SKIPPED = "targets"
-"""The metric of rows that count targets that were not looked for."""
 NEW, KNOWN = "tuned-not-base", "known"
 SHARED = "shared_targets"
 """The metric of rows that count the targets that other members have, and those that came out."""
@@ -66,11 +65,16 @@ def find_leaks(
             attacks[_attack_key(row)].skipped.append(row)
     for row in labelled:
         attacks[_attack_key(row)].labelled.append(row)
-        if row.metric == SKIPPED and row.scope.get("set") == UNASKED:
-            attacks[_attack_key(row)].skipped.append(row)
     findings = list(findings)
+    unasked = count_unasked(labelled)
     return [
-        _leak(row, attack, comparable, [one for one in findings if _is_of(one, row)])
+        _leak(
+            row,
+            attack,
+            comparable,
+            [one for one in findings if _is_of(one, row)],
+            unasked_beside(row, unasked),
+        )
         for row in rows
         for attack in [attacks[_attack_key(row)]]
         if row.scope.get("source") == NEW and _is_judged(row, attack.counts)
@@ -119,6 +123,7 @@ def _leak(
     attack: _AttackRows,
     comparable: Mapping[object, Sequence[Measurement]],
     findings: Sequence[Finding],
+    unasked: int,
 ) -> Leak:
     base, control, held_out, lost = (
         _matching_row(row, source, comparable)
@@ -152,7 +157,8 @@ def _leak(
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
         kinds=kinds,
         skipped=sum(int(other.value or 0) for other in attack.skipped)
-        - sum(kind.skipped for kind in kinds),
+        - sum(kind.skipped for kind in kinds)
+        + unasked,
         high=sum(finding.severity == "high" for finding in findings),
         shared_hits=by_test[SHARED].hits or 0 if SHARED in by_test else 0,
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,

@@ -8,12 +8,17 @@ from fedaudit.api.policy import Policy
 from fedaudit.api.records import Measurement
 from fedaudit.report.number_format import as_percent
 from fedaudit.report.query import row_name, rows_like
+from fedaudit.report.verdict.unasked import Unasked, count_unasked, unasked_beside
 
 RULE = "inference"
 
 
-def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measurement, Test | None]]:
+def inference_tests(
+    measurements: Sequence[Measurement], rows_by_kind: Sequence[Measurement] = ()
+) -> list[tuple[Measurement, Test | None]]:
     """Return every inference accuracy of the tuned model, with its test if there is one.
+
+    `measurements` are totals; of `rows_by_kind` those count that say what was not asked about.
 
     The p value is the larger of two: against the base on the same questions (Fisher's test, which
     is conservative if both models answer alike) and against guessing (binomial). If the attack
@@ -22,15 +27,19 @@ def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measureme
     """
     rows = [row for row in measurements if row.metric == "inference_accuracy"]
     chances = [row for row in measurements if row.metric == "inference_chance"]
+    unasked = count_unasked(rows_by_kind)
     return [
-        (row, _test_against_base(row, rows, chances))
+        (row, _test_against_base(row, rows, chances, unasked))
         for row in rows
         if row.scope.get("source") == "tuned"
     ]
 
 
 def _test_against_base(
-    row: Measurement, rows: Sequence[Measurement], chances: Sequence[Measurement]
+    row: Measurement,
+    rows: Sequence[Measurement],
+    chances: Sequence[Measurement],
+    unasked: Unasked,
 ) -> Test | None:
     from fedaudit.metrics.significance import Stratum, binomial_tail, stratified_p_value
 
@@ -45,10 +54,12 @@ def _test_against_base(
     chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
     if 0 < chance <= 1:
         p = max(p, binomial_tail(hits, n, chance))
-    return guess_test(row, p, base, chance)
+    return guess_test(row, p, base, chance, unasked_beside(row, unasked))
 
 
-def guess_test(row: Measurement, p: float, base: Measurement | None, chance: float) -> Test:
+def guess_test(
+    row: Measurement, p: float, base: Measurement | None, chance: float, unasked: int
+) -> Test:
     """Return a test of how often the truth was picked, with the bound of its excess.
 
     The excess is over the better of base and guessing, so the lower of both bounds holds. Tuned
@@ -63,7 +74,7 @@ def guess_test(row: Measurement, p: float, base: Measurement | None, chance: flo
         )
         bounds.append(difference(*estimates).high)
     finding = "more than its base and guessing"
-    return Test(row_name(row), p, choice_text(row), finding, min(bounds, default=None))
+    return Test(row_name(row), p, choice_text(row), finding, min(bounds, default=None), unasked)
 
 
 def judge_guess(
@@ -94,7 +105,14 @@ def _judge(row: Measurement, test: Test | None, p: float | None, policy: Policy)
             f"{summary}, at most {row.high or 1.0:.2%}: too few questions to tell that from "
             f"its base and guessing ({beaten:.2%})."
         )
-    return "pass", f"{summary}, no more than its base or guessing may ({beaten:.2%})."
+    found = f"{summary}, no more than its base or guessing may ({beaten:.2%})"
+    status, end = "pass", "."
+    n, unasked = row.n or 0, test.unasked
+    # Of what was not asked about, the model may pick every truth.
+    if unasked and test.excess * n + unasked > policy.detectable * (n + unasked):
+        status = "inconclusive"
+        end = f", but {unasked:,} further strings were not asked about (labels, names, shortest)."
+    return status, f"{found}{end}"
 
 
 def choice_text(row: Measurement) -> str:

@@ -31,6 +31,7 @@ from fedaudit.report.verdict import (
 from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.extraction import find_leaks
 from fedaudit.report.verdict.leak import CAME_OUT, Leak
+from fedaudit.report.verdict.unasked import is_unasked
 
 EVERYBODY = "all"
 """scope.client of what was pooled over all clients."""
@@ -96,9 +97,10 @@ def run_joint_tests(
     from fedaudit.metrics.attribution.stouffer import holm
 
     leaks = find_leaks(rows, findings, labelled)
-    guesses = inference.inference_tests(rows)
+    guesses = inference.inference_tests(rows, labelled)
     limited_kinds = data_kinds.kind_tests(labelled, policy)
-    by_kind = [(k, row, test) for k in kinds for row, test in k.tests(rows_of(k, rows), policy)]
+    known = [*rows, *filter(is_unasked, labelled)]
+    by_kind = [(k, row, test) for k in kinds for row, test in k.tests(rows_of(k, known), policy)]
     others = [test for _, test in guesses]
     others += [test for *_, test in limited_kinds] + [test for *_, test in by_kind]
     tests = [test for leak in leaks for test in leak.tests]

@@ -9,8 +9,10 @@ from fedaudit.api import (
     Cost,
     Counts,
     InputError,
+    Measurement,
     Result,
 )
+from fedaudit.extraction.leak_tests import unasked_rows
 from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
     check_labels,
@@ -21,6 +23,9 @@ from fedaudit.extraction.targets import (
 )
 
 from . import cloze, scoring
+
+SHORTEST = 2
+"""Of a PII of one character, whatever stands around it tells most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,7 @@ class Ranking(Attack):
     """The most PII masked in one document; 0 sets no limit."""
     context: int = 256
     """The most tokens of a document that are read, around the mask."""
-    shortest: int = 2
+    shortest: int = SHORTEST
     """The fewest characters of a PII that is masked."""
     labels: tuple[str, ...] = ()
     """Only these kinds of PII; if not set, all."""
@@ -60,7 +65,7 @@ class Ranking(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
-        occurrences, left_out = self._maskable_pii(context)
+        occurrences, unasked, left_out = self._maskable_pii(context)
         counts = sorted(set(self.candidates))
         order = cloze.choose_occurrences(occurrences, context.seed, self.per_document)
         corpus = [document.text for document in known_documents(context)]
@@ -76,29 +81,45 @@ class Ranking(Attack):
             f"({len(occurrences)} occurrences) were masked, each once; {passed} were left out, "
             "because their kind has too few strings or nothing precedes them."
         )
-        return replace(result, limits=(caveat, *left_out, *result.limits))
+        if unasked:
+            further = sum(int(row.value or 0) for row in unasked)
+            caveat += f" {further:,} further strings were not asked about (labels, shortest)."
+        return replace(
+            result,
+            measurements=(*result.measurements, *unasked),
+            limits=(caveat, *left_out, *result.limits),
+        )
 
-    def _maskable_pii(self, context: AttackContext) -> tuple[list[cloze.Occurrence], list[str]]:
-        """Return every PII that may be masked, and a caveat on those that are left out.
+    def _maskable_pii(
+        self, context: AttackContext
+    ) -> tuple[list[cloze.Occurrence], tuple[Measurement, ...], list[str]]:
+        """Return every PII that may be masked, and what is left out.
 
-        Neither the record nor the string may be another known client's too, which knows them
-        without a leak. Raises InputError or UsageError where there is none.
+        Rows count what the options leave out, and a caveat says what others have as well: neither
+        the record nor the string may be another known client's too, which knows them without a
+        leak. Raises InputError or UsageError where there is none.
         """
         check_labels(self.labels, context.attacked_documents)
         documents = exclusive_documents(context)
         shared_records = len(context.attacked_documents) - len(documents)
         if shared_records and not documents:
             raise InputError(f"There is nothing to ask: {NOTHING_EXCLUSIVE}.")
-        occurrences = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
+        every = cloze.occurrences(documents, shortest=min(SHORTEST, self.shortest))
+        occurrences = [
+            occurrence
+            for occurrence in every
+            if len(occurrence.string) >= self.shortest
+            and (not self.labels or occurrence.label in self.labels)
+        ]
         if not occurrences:
             where = "What only the victim has" if shared_records else "The data"
             raise InputError(
                 f"{where} holds no annotated PII of {self.shortest} characters or more."
             )
         strings = {occurrence.string for occurrence in occurrences}
-        exclusive = exclusive_strings(context, strings)
-        shared_strings = len(strings) - len(exclusive)
-        if shared_strings and not exclusive:
+        exclusive = exclusive_strings(context, {occurrence.string for occurrence in every})
+        shared_strings = len(strings - exclusive)
+        if shared_strings == len(strings):
             raise InputError(
                 "There is nothing to ask: the attacker or another member has every string of the "
                 "victim's records too."
@@ -106,4 +127,6 @@ class Ranking(Attack):
         limits = []
         if shared_records or shared_strings:
             limits.append(left_out_text(self.name, shared_records, shared_strings))
-        return [o for o in occurrences if o.string in exclusive], limits
+        pairs = ((o.string, o.label) for o in every if o.string in exclusive)
+        unasked = unasked_rows(self.name, pairs, strings, scoring.KIND)
+        return [o for o in occurrences if o.string in exclusive], unasked, limits

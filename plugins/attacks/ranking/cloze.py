@@ -63,17 +63,14 @@ class ClozeWindow:
         return candidate.join(self.segments)
 
 
-def occurrences(
-    documents: Iterable[Document], *, shortest: int = 1, labels: Sequence[str] = ()
-) -> list[Occurrence]:
-    """Return every PII of at least `shortest` characters and, if `labels` are named, of those."""
+def occurrences(documents: Iterable[Document], *, shortest: int = 1) -> list[Occurrence]:
+    """Return every PII of at least `shortest` characters."""
     return [
         occurrence
         for document in documents
         if not document.is_prompt
         for span in document.pii or ()
         if (occurrence := _strip_span(document, span)) and len(occurrence.string) >= shortest
-        if not labels or occurrence.label in labels
     ]
 
 

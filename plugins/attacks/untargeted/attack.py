@@ -84,7 +84,11 @@ class Untargeted(sampled_texts.SampledTexts):
             *([context_limit] if request.max_new_tokens < self.new_tokens else []),
             scoring.detector_ceiling(self.name, truth, detections),
         )
-        rows = (*result.measurements, *scoring.verbatim(extraction, tuned, base))
+        rows = (
+            *result.measurements,
+            *scoring.verbatim(extraction, tuned, base),
+            *self.unasked_rows(context, truth),
+        )
         return replace(result, measurements=rows, limits=(*limits, *result.limits))
 
     def _probe(self, context: AttackContext, start: TextStart) -> GenerationRequest:

@@ -193,8 +193,9 @@ class BenignPrompts(sampled_texts.SampledTexts):
         leaks = scoring.leak_findings(extraction)
         return replace(
             leaks,
-            measurements=tuple(
-                replace(row, scope={**row.scope, "requests": prompt_set.origin}) for row in rows
+            measurements=(
+                *(replace(row, scope={**row.scope, "requests": prompt_set.origin}) for row in rows),
+                *self.unasked_rows(context, truth),
             ),
             limits=(*self._limits(prompt_set, extraction, len(guesses)), *leaks.limits),
         )

@@ -1,7 +1,7 @@
 """What attacks that draw texts and look for personal data in them have in common."""
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import (
@@ -10,9 +10,11 @@ from fedaudit.api import (
     AttackContext,
     Document,
     InputError,
+    Measurement,
     SamplingParams,
     decoding_abilities,
 )
+from fedaudit.extraction.leak_tests import unasked_rows
 from fedaudit.extraction.targets import check_labels, exclusive_strings
 
 
@@ -40,11 +42,33 @@ class SampledTexts(Attack, ABC):
     def _decoding(self) -> SamplingParams:
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
+    def unasked_rows(
+        self, context: AttackContext, truth: Mapping[str, str]
+    ) -> tuple[Measurement, ...]:
+        """Return how many strings of each kind are not looked for, since `labels` leaves them out.
+
+        `truth` is what is looked for.
+        """
+        if not self.labels:
+            return ()
+        pairs = _pairs(context)
+        exclusive = exclusive_strings(context, {string for string, _ in pairs})
+        return unasked_rows(self.name, (pair for pair in pairs if pair[0] in exclusive), truth)
+
 
 def searched_documents(context: AttackContext) -> Sequence[Document]:
     """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
     documents = context.attacked_documents
     return [document for document in documents if not document.is_prompt]
+
+
+def _pairs(context: AttackContext) -> list[tuple[str, str]]:
+    """Return the strings of the documents, without white space around them, and their labels."""
+    return [
+        (string.strip(), label)
+        for document in searched_documents(context)
+        for string, label in document.strings()
+    ]
 
 
 def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
@@ -55,11 +79,7 @@ def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[s
     out that the attacker or another member has too, however they write them. Raises InputError
     where there is none, UsageError for a label that the data does not have.
     """
-    pairs = [
-        (s.strip(), label)
-        for document in searched_documents(context)
-        for s, label in document.strings()
-    ]
+    pairs = _pairs(context)
     if pairs:
         check_labels(labels, searched_documents(context))
     strings: dict[str, str] = {}

@@ -73,6 +73,16 @@ def rate(result, source, metric="leaking_answers"):
     return row
 
 
+def test_kinds_that_were_not_chosen_are_counted():
+    result = attacked(labels=("ADDRESS",))
+    [unasked] = [r for r in result.measurements if r.metric == "targets"]
+    assert (unasked.value, dict(unasked.scope)) == (2, {"set": "unasked", "label": "PERSON"})
+    own = marked("I am Kim.", Kim="PERSON")  # no longer the victim's alone
+    result = attacked(labels=("ADDRESS",), attacker=[own])
+    assert [r.value for r in result.measurements if r.metric == "targets"] == [1]
+    assert not [r for r in attacked().measurements if r.metric == "targets"]
+
+
 def test_answers_that_hold_a_string_of_the_records_are_counted_by_hand():
     result = attacked()
     tuned = rate(result, "tuned")

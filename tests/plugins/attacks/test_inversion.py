@@ -1,5 +1,6 @@
 """Inversion by hand: who is known by name, which values are offered, and what the tests say."""
 
+from dataclasses import replace
 from itertools import product
 from math import comb
 
@@ -125,6 +126,31 @@ def test_where_nothing_can_be_asked_the_reason_is_said(victim, attacker, members
 def test_names_are_never_asked_about():
     result = attacked()
     assert all("PERSON" not in str(r.scope) for r in result.measurements)
+
+
+def test_what_counts_as_a_name_without_being_one_bars_a_pass():
+    victim = [marked_with_mail(record(f"P{n}", f"52{n:02}"), f"p{n}@mail.org") for n in range(60)]
+    attacker = [marked_with_mail(record("Ray", "4104"), "ray@mail.org"), record("Orr", "4105")]
+    result = attacked(victim, attacker, names="PERSON,EMAIL_ADDRESS")
+    [left_out] = [r for r in result.measurements if r.metric == "targets"]
+    assert (left_out.value, left_out.kind) == (60, "inversion")
+    assert dict(left_out.scope) == {
+        "records": "victim", "set": "unasked", "label": "EMAIL_ADDRESS",
+    }  # fmt: skip
+    passed = [replace(r, n=5000, low=0.0, high=0.01) if r.metric == "inversion_rate" else r
+              for r in result.measurements]  # fmt: skip
+    [judged] = [j for j in judge(passed, (), Policy()).judgements if j.rule == "inversion"]
+    assert judged.status == "pass"  # 60 beside 5,000 are few
+    many = [replace(r, value=5000.0) if r == left_out else r for r in passed]
+    [judged] = [j for j in judge(many, (), Policy()).judgements if j.rule == "inversion"]
+    assert (judged.status, "5,000 further strings" in judged.reason) == ("inconclusive", True)
+
+
+def marked_with_mail(document, mail):
+    """Return a document with an e-mail address at its end."""
+    start = len(document.text) + 1
+    span = PiiSpan(start, start + len(mail), "EMAIL_ADDRESS")
+    return replace(document, text=f"{document.text} {mail}", pii=(*document.pii, span))
 
 
 def test_the_order_of_the_records_changes_nothing():

@@ -236,9 +236,49 @@ def test_documents_take_turns():
 def test_labels_are_named_whole():
     documents = [*DOCUMENTS, marked("Number K123 here.", ("K123", "PERSONAL_ID"))]
     result = attacked(documents, labels=("PERSON",))
-    assert {r.scope.get("label") for r in result.measurements} == {None, "PERSON"}
+    asked = [r for r in result.measurements if r.metric != "targets"]
+    assert {r.scope.get("label") for r in asked} == {None, "PERSON"}
     with pytest.raises(UsageError, match="Did you mean 'PERSON'"):
         attacked(labels=("PERSO",))
+
+
+def left_out(result):
+    """Return how many strings of each label the options leave out."""
+    rows = [r for r in result.measurements if r.metric == "targets"]
+    assert {(r.kind, r.scope["set"]) for r in rows} <= {("probability", "unasked")}
+    return {r.scope["label"]: r.value for r in rows}
+
+
+def test_what_the_options_leave_out_is_counted():
+    shared = marked("Once more in Bath.", ("Bath", "ADDRESS"))
+    asked = {"victim": [*DOCUMENTS, marked("Day 3: Kim.", ("3", "DAY"))], "attacker": [shared]}
+    assert left_out(attacked(changes=asked)) == {}  # one character is told by what is around it
+    result = attacked(changes=asked, labels=("PERSON",))
+    assert left_out(result) == {"ADDRESS": 3}  # the attacker has Bath itself
+    assert "3 further strings were not asked about" in result.limits[0]
+    assert left_out(attacked(changes=asked, shortest=4)) == {"PERSON": 6}
+
+
+def test_kinds_that_were_not_asked_about_bar_a_pass():
+    people = [f"{a}{b}{c}am" for a in "BDFGK" for b in "aeiou" for c in "lmnrst"]
+    towns = [f"{town}ton" for town in people]
+    documents = [
+        marked(f"Now {name} lives in {town}.", (name, "PERSON"), (town, "ADDRESS"))
+        for name, town in zip(people, towns, strict=True)
+    ]
+
+    def judged(victim, **options):
+        changes = {"victim": victim, "attacker": ()}
+        options |= {"sentences": 150, "candidates": (50,)}
+        found = attacked(likelihood=lambda *_: -1.0, changes=changes, **options)
+        return verdict(found.measurements, [])
+
+    people_only = [d.annotated(tuple(s for s in d.pii if s.label == "PERSON")) for d in documents]
+    found = judged(people_only, labels=("PERSON",))
+    assert found["status"] == "pass", found["reasons"]
+    found = judged(documents, labels=("PERSON",))
+    assert found["status"] == "inconclusive"
+    assert "150 further strings were not asked about" in found["reasons"][0]
 
 
 def offered(documents, most, seed=0):

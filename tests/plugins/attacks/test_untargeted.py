@@ -86,7 +86,7 @@ def row(result, metric, source, label=None):
     [found] = [
         r
         for r in result.measurements
-        if (r.metric, r.scope["source"], r.scope.get("label")) == (metric, source, label)
+        if (r.metric, r.scope.get("source"), r.scope.get("label")) == (metric, source, label)
         and "detection" not in r.scope
     ]
     return found
@@ -190,7 +190,11 @@ def test_only_the_kinds_that_are_named():
     result = attacked(labels=("ADDRESS",))
     assert counts(result, "tuned") == [(1, 2), (1, 2)]
     assert counts(result, "tuned-not-base") == [(1, 1), (1, 2)]
-    assert {r.scope.get("label") for r in result.measurements} == {None, "ADDRESS"}
+    [unasked] = [r for r in result.measurements if r.metric == "targets"]
+    assert dict(unasked.scope) == {"set": "unasked", "label": "PERSON"}
+    assert unasked.value == unasked.n == len(PEOPLE)
+    asked = [r for r in result.measurements if r != unasked]
+    assert {r.scope.get("label") for r in asked} == {None, "ADDRESS"}
     assert [f.evidence["text"] for f in result.findings] == ["Hull"]
     with pytest.raises(UsageError, match="Did you mean 'PERSON'"):
         attacked(labels=("PERSO",))

@@ -98,6 +98,15 @@ def test_targets_of_kinds_that_were_not_asked_for_count_as_unseen():
     assert verdict([*rows[:-1], unasked], [])["status"] == "inconclusive"
 
 
+def test_what_was_not_asked_for_of_a_victim_counts_for_each_attacker():
+    [*rows, skipped] = audit(60, 460)
+    pair = [replace(r, scope={**r.scope, "attacker": "a", "victim": "b"}) for r in rows]
+    of = {name: replace(skipped, scope={"set": "unasked", "label": "URL", "victim": name})
+          for name in "bc"}  # fmt: skip
+    assert verdict([*pair, of["c"]], [])["status"] == "pass"
+    assert verdict([*pair, of["b"]], [])["status"] == "inconclusive"
+
+
 def test_a_leak_is_a_leak_by_answers_of_any_length():
     leak = [
         Measurement(
