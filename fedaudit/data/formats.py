@@ -61,7 +61,7 @@ class RecordContent:
     fixed: frozenset[Place]
     """Strings that say how to read the record: ids, tasks, groups, who speaks."""
     unread: tuple[str, ...]
-    """The names of fields that mean nothing here, as messages may have them."""
+    """The names of fields that mean nothing here, or are beside a text that does not hold them."""
 
     @property
     def text(self) -> str:
@@ -99,6 +99,7 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         pieces = _of_turns(talk, fields, names, template, where, next(iter(lists)))
     else:
         pieces = _of_fields(record, fields, names, template, where, unread)
+    unread += _outside(join_pieces(pieces), fields, names)
     if talk and len(talk.exchanges) == 1:
         instruction, context = talk.exchanges[0].prompt_pieces()
         answer = join_pieces(talk.exchanges[0].assistant)
@@ -118,6 +119,17 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         fixed=frozenset([*fixed, *(talk.speakers if talk else ())]),
         unread=tuple(dict.fromkeys(map(shown_name, [*unread, *(talk.unread if talk else ())]))),
     )
+
+
+def _outside(text: str, fields: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of instruction, input and output of which the text, as given, lacks a word.
+
+    A text that a framework rendered itself may have other white space than its fields.
+    """
+    for role in ("instruction", "input", "output"):
+        value = fields.get(role, "")
+        if value not in text and " ".join(value.split()) not in " ".join(text.split()):
+            yield names[role]
 
 
 def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[str]]:

@@ -147,6 +147,37 @@ def test_other_fields_are_named_with_how_many_records_have_them(lines, tmp_path)
     assert corpus.unread_caveat(tmp_path / "f.jsonl", {}) == []
 
 
+@pytest.mark.parametrize(
+    ("record", "unread"),
+    [
+        (
+            {"instruction": "Write it.", "input": "Ann Berg", "output": "Ann is ill."},
+            {"instruction", "input", "output"},
+        ),
+        ({"context": "Ann Berg", "response": "Letter"}, {"context"}),
+        ({"question": "A letter  of\nAnn", "answer": "Ann"}, set()),
+        ({"input": " ", "output": ""}, set()),
+    ],
+)
+@pytest.mark.parametrize("name", ["text", "source_text"])
+def test_fields_that_a_text_beside_them_does_not_hold_are_not_read(lines, record, unread, name):
+    [document], found = lines({name: "A Letter: A letter of Ann: Letter", **record})
+    assert document.text == "A Letter: A letter of Ann: Letter"
+    assert set(found) == unread
+
+
+def test_what_stands_beside_an_answer_or_a_prompt_alone_is_not_read(lines):
+    _, found = lines({"chosen": "Good.", "input": "Ann"}, {"prefix": "Of", "output": "Ann"})
+    assert found == {"input": 1, "output": 1}
+
+
+@pytest.mark.parametrize("form", ["alpaca", "fed_pii"])
+def test_a_text_that_was_rendered_from_its_fields_holds_them(lines, form):
+    record = {"instruction": "Write.\n", "input": "Ann  Berg", "output": "Ann is ill."}
+    text = template(form).render(Document(id="d", text="", **record)).text
+    assert not lines({"text": text, **record}, {"text": " ".join(text.split()), **record})[1]
+
+
 def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
     [said] = corpus.unread_caveat(tmp_path / "f", {f"n{number:02d}": 1 for number in range(30)})
     assert said.endswith("'n11' (1 record) and 18 more")
