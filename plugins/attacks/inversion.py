@@ -66,7 +66,8 @@ class Inversion(Attack):
         population = _population(context)
         theirs = self._exclusive_pii(context)
         asked = [occurrence for occurrence in theirs if occurrence.label not in self.names]
-        questions, left_out = self._questions(context, asked, population)
+        order = cloze.choose_occurrences(asked, context.seed)
+        questions, left_out = self._questions(context, order, population)
         answers = [
             Pick(
                 losses,
@@ -82,8 +83,8 @@ class Inversion(Attack):
             leaked,
             measurements=(*self._rows(answers, scope), *self._unasked_rows(theirs, asked, scope)),
             limits=(
-                f"{self.name}: {len(answers):,} distinct strings about people named in the same"
-                " record were asked about, each in one record, among values that "
+                f"{self.name}: {len(answers):,} of {len(order):,} distinct strings about people "
+                "named in the same record were asked about, each in one record, among values that "
                 f"{len(population):,} records have; {left_out:,} were left out because no other "
                 "record has a value of their kind, or because no name or nothing at all precedes "
                 "or follows them closely.",
@@ -117,12 +118,11 @@ class Inversion(Attack):
     def _questions(
         self,
         context: AttackContext,
-        attributes: Sequence[Occurrence],
+        order: Sequence[Occurrence],
         population: Sequence[Document],
     ) -> tuple[list[ScoredQuestion], int]:
-        """Return what is asked, and how many attributes were passed over before that."""
+        """Return what is asked of `order`, and how many attributes were passed over before that."""
         values = [o for o in cloze.occurrences(population) if o.label not in self.names]
-        order = cloze.choose_occurrences(attributes, context.seed)
         offered = cloze.cloze_questions(
             order, values, (), most=self.candidates, seed=context.seed, invent=False
         )

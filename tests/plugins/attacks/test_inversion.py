@@ -123,6 +123,14 @@ def test_where_nothing_can_be_asked_the_reason_is_said(victim, attacker, members
     assert judge(result.measurements, (), Policy()).tests == []
 
 
+def test_it_is_said_how_many_attributes_there_are():
+    said = "inversion: {} of 3 distinct strings about people named in the same record were asked"
+    assert attacked().limits[0].startswith(said.format(3))
+    assert attacked(attributes=2).limits[0].startswith(said.format(2))
+    again = [*VICTIM, record("Lee again", PHONES[1])]
+    assert attacked(again, attributes=2).limits[0].startswith(said.format(2))
+
+
 def test_names_are_never_asked_about():
     result = attacked()
     assert all("PERSON" not in str(r.scope) for r in result.measurements)
