@@ -14,6 +14,7 @@ one token at a time (DAGER, arXiv:2405.15586, section 4.3, on decoders).
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from fedaudit.api import (
     Result,
     RoundUpdate,
     Target,
+    Tokens,
     unwrap_engine,
 )
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     Matrices = Mapping[str, torch.Tensor]
 
 ROOT, A = "base_model.model.", ".lora_A.weight"
+UNSTATED = 0
+"""Stands for how many tokens of a record training read where that is unknown."""
 KIND, RATE, TOKENS = "reconstruction", "reconstruction_rate", "token_rate"
 NO_START = (
     "the global model with which the round began is not at hand: only rounds after the first can "
@@ -92,8 +96,14 @@ class Reconstruction(Attack):
         hidden: dict[str, list[RoundUpdate]] = {}
         limits: list[str] = []
         known = [d for update in context.updates for d in update.documents]
-        ids_of = _token_ids(engine, [*known, *(context.held_out or ()), *context.control])
+        tokens_of = _tokens(engine, [*known, *(context.held_out or ()), *context.control])
+        longer = Counter[int]()
+        begin = len(context.with_start((), at_start=True))
         for update in context.updates:
+            room = engine.context_length
+            room = min(room, update.max_length or room) - begin
+            # Only what training read of a record can be behind the update.
+            ids_of = {text: row.ids[:room] for text, row in tokens_of.items() if room > 1}
             scope: dict[str, object] = {"client": update.name, "view": update.view}
             start = context.rounds.get(update.round - 1)
             found = _invert(engine, start, update, self.tokens)
@@ -104,6 +114,10 @@ class Reconstruction(Attack):
             owned = {text: ids for text, ids in ids_of.items() if text in texts}
             others = {text: ids for text, ids in ids_of.items() if text not in texts}
             recovered, metric = [text for text, ids in owned.items() if found.gives(ids)], RATE
+            longer[room if update.max_length else UNSTATED] += sum(
+                update.max_length is None or len(tokens_of[text].ids) > len(ids)
+                for text, ids in owned.items()
+            )
             if found.given_up and not recovered:
                 hidden.setdefault(found.given_up, []).append(update)
             else:
@@ -115,18 +129,12 @@ class Reconstruction(Attack):
             elif found.given_up:
                 limits.append(f"{self.name}: {update.name}: {found.given_up}; more may come out.")
             for text in recovered:
+                count = len(owned[text])
+                out = text[: tokens_of[text].offsets[count - 1][1]]
+                evidence = {"text": out, "tokens": count, "rank": found.span.rank}
                 name = f"{self.name}-{update.name}-{len(findings) + 1:04d}"
-                evidence = {"text": text, "tokens": len(owned[text]), "rank": found.span.rank}
-                findings.append(
-                    Finding(
-                        id=name,
-                        severity="high" if metric == RATE else "medium",
-                        label="DOCUMENT",
-                        measurement=f"{self.name} {metric}",
-                        evidence=evidence,
-                    )
-                )
-                revealed.append({"id": name, "label": "DOCUMENT", "text": text})
+                findings.append(self._finding(name, metric, evidence))
+                revealed.append({"id": name, "label": "DOCUMENT", "text": out})
         for reason, updates in hidden.items():
             names = _names(updates)
             rows += [_missing(reason, {"client": name, "view": updates[0].view}) for name in names]
@@ -136,8 +144,17 @@ class Reconstruction(Attack):
         return Result(
             measurements=tuple(rows),
             findings=tuple(findings),
-            limits=tuple(limits),
+            limits=(*limits, *(f"{self.name}: {text}" for text in _limits(longer))),
             revealed=tuple(revealed),
+        )
+
+    def _finding(self, name: str, metric: str, evidence: Mapping[str, object]) -> Finding:
+        return Finding(
+            id=name,
+            severity="high" if metric == RATE else "medium",
+            label="DOCUMENT",
+            measurement=f"{self.name} {metric}",
+            evidence=evidence,
         )
 
     def _rows(
@@ -184,6 +201,21 @@ class Reconstruction(Attack):
         if others:
             hits = sum(map(comes_out, others.values()))
             yield rate(hits, len(others), scope={**scope, "source": "control"})
+
+
+def _limits(longer: Mapping[int, int]) -> Iterator[str]:
+    """Yield what of `longer` records was compared, by how many tokens of a record training read."""
+    for room, count in sorted(longer.items()):
+        if room != UNSTATED and count:
+            yield (
+                f"training read the first {room:,} tokens of a record; {count:,} records are "
+                "longer, and count as recovered where these came out."
+            )
+    if longer.get(UNSTATED):
+        yield (
+            "how many tokens of a record training read is not stated: a record counts as "
+            "recovered where all of it came out, so that one that was cut cannot."
+        )
 
 
 def _names(updates: Sequence[RoundUpdate]) -> list[str]:
@@ -302,11 +334,11 @@ def _roundings(update: RoundUpdate) -> float:
     return {"client": 1.0, "sum": float(count), "global": 1 + 1 / count}[update.view]
 
 
-def _token_ids(engine: "LocalEngine", documents: Sequence[Document]) -> dict[str, tuple[int, ...]]:
+def _tokens(engine: "LocalEngine", documents: Sequence[Document]) -> dict[str, Tokens]:
     """Return the tokens of every distinct record of two tokens or more, by its text."""
     texts = sorted({document.text for document in documents if not document.is_prompt})
     rows = engine.tokenize(texts)
-    return {text: row.ids for text, row in zip(texts, rows, strict=True) if len(row.ids) > 1}
+    return {text: row for text, row in zip(texts, rows, strict=True) if len(row.ids) > 1}
 
 
 ROWS = 512

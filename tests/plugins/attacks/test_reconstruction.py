@@ -151,6 +151,22 @@ def test_one_record_of_one_step_comes_out_and_adam_tells_nothing(trainer):
     assert hidden.reason in judgement.reason
 
 
+def test_a_record_comes_out_as_far_as_training_read_it(trainer):
+    train, start = trainer
+    [tokens] = LocalEngine(deepcopy(loaded())).tokenize([RECORD])
+    read = RECORD[: tokens.offsets[9][1]]
+    longer = documents(RECORD, f"{RECORD} More.", *UNTOUCHED)
+    update = replace(train("a", sgd, [read]), documents=longer)
+    whole = inverted(start, update)
+    assert by_name(whole)["a", "tuned", "reconstruction_rate"].hits == 0
+    assert "a record training read is not stated" in whole.limits[-1]
+    result = inverted(start, replace(update, max_length=10))
+    rate = by_name(result)["a", "tuned", "reconstruction_rate"]
+    assert (rate.hits, rate.n) == (2, 2 + len(UNTOUCHED))
+    assert {f.evidence["text"] for f in result.findings} == {read}
+    assert "training read the first 10 tokens of a record" in result.limits[-1]
+
+
 UNSEEN = documents("A judge of Leeds heard nothing of all that.")
 SHORT = (*EARLIER, *UNTOUCHED, "Ann Brown of York paid.")
 
