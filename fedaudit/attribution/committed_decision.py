@@ -20,6 +20,7 @@ def decision_rows(
     present = [client for client in scores.clients if client not in decision.absent]
     return [
         *rows.decision_rows(decision, threshold),
+        *rows.copy_rows(scores, threshold),
         *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
         *rows.paper_rule_rows(decision, truth),
         *rows.attribute_rows(decision, scores),

@@ -10,19 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Measurement
 from fedaudit.attribution import federation_checks as checks
-from fedaudit.attribution import measurements
+from fedaudit.attribution.copies import ALIKE, ClientRounds, Copies
 from fedaudit.attribution.server import stored_updates
 from fedaudit.federation import adapters
-from fedaudit.federation.folder import Federation, name_rounds
+from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
 from fedaudit.system.files import sha256
-
-ALIKE = 0.95
-"""The cosine from which on two clients' updates in a round are said to be one."""
-MOST_NAMED = 10
-"""Groups of clients that limits name one by one."""
 
 
 def check_rounds(federation: Federation) -> None:
@@ -33,33 +27,18 @@ def check_rounds(federation: Federation) -> None:
     checks.check_copied_rounds(_sent(federation), str(federation.path), "everybody's adapters")
 
 
-def caveats(federation: Federation) -> list[str]:
-    """Return limits for clients whose adapter equals one sent before, received, or sent by others.
+def find_copies(federation: Federation) -> Copies:
+    """Return which clients' adapters equal one sent before, received, or sent by others.
 
-    Here "received" is the adapter that the client started the round from.
+    Here "received" is the adapter that the client started the round from. Nothing is found in
+    rounds of which only sums are stored.
     """
     sent, got = _sent(federation), _got(federation)
-    limits = [*_repeated(sent, got), *_alike(federation, sent, got)]
-    if rounds := _unchanged(sent, got):
-        limits.append(
-            "the adapter that was sent is, number for number, the one that the round began with, "
-            f"so nothing can be said about the training: {_listed(rounds)}"
-        )
-    return limits
-
-
-def untested_rows(federation: Federation, threshold: float) -> Iterator[Measurement]:
-    """Yield a row without a value for each client that only ever returned its start adapter."""
-    for client, rounds in idle_clients(federation).items():
-        yield measurements.row(
-            measurements.PROTOCOL,
-            "stouffer_z",
-            None,
-            {"client": client},
-            n=0,
-            baseline=threshold,
-            reason=f"it sent back the adapter that it got in {name_rounds(rounds)}",
-        )
+    return Copies(
+        unchanged=_unchanged(sent, got),
+        repeated=_repeated(sent, got),
+        alike=_alike(federation, sent, got),
+    )
 
 
 def idle_clients(
@@ -118,46 +97,48 @@ def _hash(federation: Federation, folder: str) -> str:
     return adapters.tensors_sha256(path, stated_hash or sha256(path / adapters.WEIGHTS))
 
 
-def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return, by client, the rounds in which it sent back the adapter that it started from."""
-    rounds: dict[str, list[int]] = {}
+def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> tuple[ClientRounds, ...]:
+    """Return the rounds in which clients sent back the adapter that they started from."""
+    rounds: dict[tuple[str, ...], list[int]] = {}
     for number, by_client in sent.items():
         for client, digest in by_client.items():
             if digest == got[number]:
-                rounds.setdefault(client, []).append(number)
-    return rounds
+                rounds.setdefault((client,), []).append(number)
+    return _records(rounds)
 
 
-def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
-    """Yield a limit for clients that sent the same adapter in several rounds."""
+def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> tuple[ClientRounds, ...]:
+    """Return the rounds in which clients sent one and the same adapter, by client and adapter."""
     seen: dict[tuple[str, str], list[int]] = {}
     for number, by_client in sent.items():
         for client, digest in by_client.items():
             if digest != got[number]:
                 seen.setdefault((client, digest), []).append(number)
-    rounds = {client: numbers for (client, _), numbers in seen.items() if len(numbers) > 1}
-    if rounds:
-        yield (
-            "the same adapter, number for number, is stored for several rounds of a client, and "
-            f"each counts as evidence of its own: {_listed(rounds)}"
-        )
+    return tuple(
+        ClientRounds(clients=(client,), rounds=tuple(numbers))
+        for (client, _), numbers in seen.items()
+        if len(numbers) > 1
+    )
 
 
-def _alike(federation: Federation, sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
-    """Yield a limit for groups of clients whose updates of one round are nearly the same."""
+def _alike(
+    federation: Federation, sent: checks.Hashes, got: Mapping[int, str]
+) -> tuple[ClientRounds, ...]:
+    """Return the groups of clients whose updates of one round are nearly the same."""
     starts = _starts(federation)
-    rounds: dict[str, list[int]] = {}
+    rounds: dict[tuple[str, ...], list[int]] = {}
     for record in federation.manifest.rounds[1:]:
         hashes = sent[record.round]
         changed = [client for client in record.clients if hashes[client] != got[record.round]]
         for group in _groups(changed, _like_pairs(federation, record, changed, starts, hashes)):
-            rounds.setdefault(" and ".join(group), []).append(record.round)
-    if rounds:
-        yield (
-            f"several clients' updates of a round are the same or nearly so (a cosine of {ALIKE} "
-            "or more), so whose documents they were trained on cannot be told: "
-            f"{_listed(rounds)}"
-        )
+            rounds.setdefault(tuple(group), []).append(record.round)
+    return _records(rounds)
+
+
+def _records(rounds: Mapping[tuple[str, ...], Sequence[int]]) -> tuple[ClientRounds, ...]:
+    return tuple(
+        ClientRounds(clients=clients, rounds=tuple(numbers)) for clients, numbers in rounds.items()
+    )
 
 
 def _like_pairs(
@@ -195,9 +176,3 @@ def _groups(clients: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[li
     for client in clients:
         groups.setdefault(group_of[client], []).append(client)
     return [group for group in groups.values() if len(group) > 1]
-
-
-def _listed(rounds: Mapping[str, list[int]]) -> str:
-    shown = [f"{who} in {name_rounds(numbers)}" for who, numbers in rounds.items()]
-    more = f"; and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
-    return f"{'; '.join(shown[:MOST_NAMED])}{more}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError
 from fedaudit.attribution import federation_checks as checks
+from fedaudit.attribution.copies import NO_COPIES, Copies, check_copies
 from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import read_record
 from fedaudit.federation import adapters
@@ -68,6 +69,10 @@ class Estimates:
     """When the first round began, as the server's files say: ISO 8601; empty if they do not."""
     noted: str = ""
     """The SHA-256 of the published commitments that the server noted with the first sum."""
+    federation_rounds: int
+    """How many rounds the federation had when these were written, estimated or not."""
+    copies: Copies = NO_COPIES
+    """What the server found of adapters that were sent more than once, in all of these rounds."""
     rounds: tuple[RoundEstimates, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every adapter file named here."""
@@ -92,8 +97,11 @@ def read(folder: Path) -> Estimates:
 
 def _check(estimates: Estimates, folder: Path) -> None:
     path = folder / NAME
-    checks.check_round_numbers([r.round for r in estimates.rounds], str(folder))
+    numbers = [r.round for r in estimates.rounds]
+    checks.check_round_numbers(numbers, str(folder))
+    checks.check_federation_rounds(numbers, estimates.federation_rounds, str(path))
     checks.check_clients(estimates.clients, str(path))
+    check_copies(estimates.copies, estimates.clients, estimates.federation_rounds, str(path))
     checks.check_update(estimates.shares, estimates.clients, estimates.dimension, str(path))
     for client in estimates.clients:
         check_name(client, path, "the client")

@@ -33,6 +33,14 @@ def check_round_numbers(numbers: Sequence[int], where: str) -> None:
         raise InputError(f"{where} has a round beyond {LARGEST_ROUND:,}.")
 
 
+def check_federation_rounds(numbers: Sequence[int], rounds: int, where: str) -> None:
+    """Raise InputError unless a federation of `rounds` rounds has the rounds `numbers`."""
+    if not max(numbers, default=0) <= rounds <= LARGEST_ROUND:
+        raise InputError(
+            f"{where} does not say how many rounds the federation has (federation_rounds)."
+        )
+
+
 def check_copied_rounds(hashes: Hashes, where: str, what: str) -> None:
     """Raise InputError where two rounds have the same hashes; an empty round has none."""
     rounds: dict[frozenset[tuple[str, str]], int] = {}

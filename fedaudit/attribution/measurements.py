@@ -1,19 +1,21 @@
 """What attribution measured, as rows of a report."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.estimates import Z_95, Estimate
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.attribution.copies import like_clients
 from fedaudit.attribution.decision.calibration import Calibration
 from fedaudit.attribution.decision.decision import ClientDecision, Decision, count_flags
-from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.scores import Scores, scored_copies, unscored_rounds
 from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation.folder import name_rounds
 from fedaudit.metrics.attribution import sum_leakage
 from fedaudit.metrics.replication import mean_estimate
-from fedaudit.report.verdict.attribution import accusation
+from fedaudit.report.number_format import first_of
+from fedaudit.report.verdict.attribution import LIKE, MOST_NAMED, accusation
 
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
@@ -85,6 +87,31 @@ def _untested_rows(decision: Decision, threshold: float) -> Iterator[Measurement
         )
         scope = {"client": client}
         yield row(PROTOCOL, "stouffer_z", None, scope, n=0, baseline=threshold, reason=reason)
+
+
+def copy_rows(scores: Scores, threshold: float) -> Iterator[Measurement]:
+    """Yield a row for each client whose adapters were not its own, or were like others'.
+
+    A client that only ever returned its start adapter was not tested.
+    """
+    copies = scored_copies(scores)
+    for each in copies.unchanged:
+        [client] = each.clients
+        if {r.round for r in scores.rounds if client in r.clients} <= set(each.rounds):
+            reason = f"it sent back the adapter that it got in {name_rounds(each.rounds)}"
+            scope = {"client": client}
+            yield row(PROTOCOL, "stouffer_z", None, scope, n=0, baseline=threshold, reason=reason)
+    for client, others in like_clients(copies).items():
+        names = first_of([*others], MOST_NAMED)
+        count = len({number for rounds in others.values() for number in rounds})
+        n = sum(client in r.clients for r in scores.rounds)
+        yield row(PROTOCOL, LIKE, float(count), {"client": client, "alike": ", ".join(names)}, n=n)
+
+
+def unscored_text(scores: Scores) -> str:
+    """Return the rounds of the federation that have no scores, as "1, 3 to 5"; "" for none."""
+    spans = unscored_rounds(scores)
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in spans)
 
 
 def level_rows(alpha: float, threshold: float) -> Iterator[Measurement]:
@@ -260,8 +287,12 @@ def flagged_clients(client_scores: Sequence[ClientScore]) -> dict[str, set[str]]
     return {c.client: {c.mark} for c in client_scores if c.flagged}
 
 
-def findings(decision: Decision) -> list[Finding]:
-    """Return one finding for every client that the protocol flags."""
+def findings(decision: Decision, rows: Iterable[Measurement] = ()) -> list[Finding]:
+    """Return one finding for every client that the protocol flags.
+
+    It names the clients that sent like updates, as the report's `rows` have them.
+    """
+    alike = {row.scope["client"]: str(row.scope["alike"]) for row in rows if row.metric == LIKE}
     return [
         accusation(
             client,
@@ -271,6 +302,7 @@ def findings(decision: Decision) -> list[Finding]:
             p_value=test.adjusted,
             rounds=len(test.rounds),
             settled_round=test.settled_round,
+            **({"alike": alike[client]} if client in alike else {}),
         )
         for client, test in decision.flagged.items()
     ]

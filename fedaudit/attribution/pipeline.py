@@ -14,6 +14,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import copied_updates, measurements, plaintext, report
 from fedaudit.attribution.committed_decision import decide_committed
+from fedaudit.attribution.copies import Copies, copy_caveats
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import simulated_federations
 from fedaudit.attribution.decision.decision import Decision
@@ -28,7 +29,7 @@ from fedaudit.attribution.request import (
     resolve_request,
     settings_of,
 )
-from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.scores import Scores, scored_copies
 from fedaudit.attribution.server import estimation, ledger, simulation_report
 from fedaudit.attribution.server.protocol_config import ProtocolConfig
 from fedaudit.attribution.server.sum_plan import SumPlan
@@ -60,6 +61,8 @@ class ProtocolResult:
 
     decision: Decision | None = None
     status: CommitmentCheck | None = None
+    copies: Copies | None = None
+    """The copies in the rounds that were scored."""
     rows: tuple[Measurement, ...] = ()
     limits: tuple[str, ...] = ()
 
@@ -99,13 +102,13 @@ def run_protocol(
     return ProtocolResult(
         decision=committed.decision,
         status=committed.status,
+        copies=scored_copies(scores),
         rows=(
             *committed.rows,
             *measurements.query_rows(plan),
             *known_designs.contribution_rows(scores, shares, committed.decision.marks),
             *_time_measurements(scores, sum_seconds, plan),
             *simulated_rows,
-            *copied_updates.untested_rows(resolved.federation, request.threshold),
         ),
         limits=(
             *report.simulation_caveats(scores, simulated),
@@ -202,6 +205,7 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         if plan := resolved.plan:
             protocol = run_protocol(plan, resolved, truth, pool, watch)
         results = _run_plaintext_methods(resolved, pool, watch)
+    copies = protocol.copies or copied_updates.find_copies(resolved.federation)
     return report.report(
         command="attribute",
         config=settings_of(resolved),
@@ -220,7 +224,7 @@ def run(resolved: ResolvedRequest, watch: Watcher = lambda title: no_progress) -
         limits=[
             *unchecked_caveats(resolved.federation),
             *resolved.caveats,
-            *copied_updates.caveats(resolved.federation),
+            *copy_caveats(copies),
             *protocol.limits,
             *(limit for result in results.values() for limit in result.limits),
         ],

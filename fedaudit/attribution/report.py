@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from math import isclose, isfinite, sqrt
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Score, Watermark
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution.committed_decision import decide_committed
+from fedaudit.attribution.copies import copy_caveats
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
 from fedaudit.attribution.decision.decision import Decision
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
-from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.scores import Scores, scored_copies
 from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.attribution.server.sum_plan import SumPlan, describe_hidden
@@ -105,6 +105,7 @@ def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: i
     return [
         *_shared_sets_caveats(scores),
         *commitment.key_caveats(scores, status, opened=False),
+        *copy_caveats(scored_copies(scores)),
         *caveats(scores),
         *skewed_count_caveats(scores),
         *lost_mark_caveats(scores.marks.values()),
@@ -328,7 +329,7 @@ def report(
         data=data,
         seeds=seeds,
         measurements=measurements,
-        findings=rows.findings(decision) if decision else [],
+        findings=rows.findings(decision, measurements) if decision else [],
         limits=limits,
     )
 
@@ -343,11 +344,9 @@ def caveats(scores: Scores) -> list[str]:
 
 
 def _rounds(scores: Scores) -> list[str]:
-    """Return a limit if rounds between the scored ones have no scores."""
-    numbers = [0, *sorted(r.round for r in scores.rounds if r.round > 0)]
-    gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
-    shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
-    return [f"rounds without scores: {', '.join(shown)}"] if shown else []
+    """Return a limit if rounds of the federation have no scores."""
+    shown = rows.unscored_text(scores)
+    return [f"rounds without scores: {shown}"] if shown else []
 
 
 def _estimates(scores: Scores) -> list[str]:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import federation_checks as checks
+from fedaudit.attribution.copies import NO_COPIES, Copies, check_copies, copies_in_rounds
 from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import build
 from fedaudit.system.files import atomic_text, check_version, read_json
@@ -61,6 +63,10 @@ class Scores:
     dimension: int
     weights: Mapping[str, float] = field(default_factory=dict)
     """The weight of each client's update in the sums; empty where all weigh the same."""
+    federation_rounds: int = 0
+    """How many rounds the federation had when it was last estimated, as stated in the estimates."""
+    copies: Copies = NO_COPIES
+    """What the server found of adapters that were sent more than once, by the estimates."""
     rounds: tuple[RoundScores, ...] = ()
     seconds: float = 0.0
     """The time for the models' answers and their tests, over all rounds."""
@@ -73,6 +79,20 @@ def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float
         for r in scores.rounds
         if client in r.clients
     }
+
+
+def scored_copies(scores: Scores) -> Copies:
+    """Return the copies in the rounds that were scored."""
+    return copies_in_rounds(scores.copies, {r.round for r in scores.rounds})
+
+
+def unscored_rounds(scores: Scores) -> list[tuple[int, int]]:
+    """Return the spans (first, last) of the federation's rounds that have no scores."""
+    numbers = sorted({r.round for r in scores.rounds if r.round > 0})
+    last = max([scores.federation_rounds, *numbers])
+    return [
+        (low + 1, high - 1) for low, high in pairwise([0, *numbers, last + 1]) if high - low > 1
+    ]
 
 
 def empty_rounds(scores: Scores, client: str, mark: str) -> tuple[int, ...]:
@@ -109,8 +129,11 @@ def read(path: Path) -> Scores:
 
 
 def _check(scores: Scores, path: Path) -> None:
-    checks.check_round_numbers([r.round for r in scores.rounds], str(path))
+    numbers = [r.round for r in scores.rounds]
+    checks.check_round_numbers(numbers, str(path))
+    checks.check_federation_rounds(numbers, scores.federation_rounds, str(path))
     checks.check_clients(scores.clients, str(path))
+    check_copies(scores.copies, scores.clients, scores.federation_rounds, str(path))
     tested = {r.round: {"": r.estimates} for r in scores.rounds if r.estimates}
     checks.check_copied_rounds(tested, str(path), "the tests of the estimates")
     if strangers := sorted({*scores.tests, *scores.commitments} - set(scores.marks)):

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from fedaudit.api.errors import InputError
 from fedaudit.attribution import copied_updates, federation_checks
+from fedaudit.attribution.copies import copies_in_rounds, copy_caveats
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 
@@ -34,7 +35,7 @@ def put(fed, source, target):
 
 
 def limits(fed):
-    return copied_updates.caveats(open_federation(fed.path))
+    return [*copy_caveats(copied_updates.find_copies(open_federation(fed.path)))]
 
 
 def test_a_round_that_is_a_copy_is_refused_before_anything_is_asked(run, fed):
@@ -143,6 +144,87 @@ def test_who_always_sent_back_what_it_got_was_not_tested(run, fed):
     ]
     [limit] = [one for one in document["limits"] if "the round began with" in one]
     assert limit.endswith("training: c1 in rounds 1 to 3; c3 in rounds 2 to 3")
+
+
+def in_steps(run, fed, *, log=False, out="steps"):
+    """Return the report of the three steps, which may be decided with the server's log."""
+    marks = fed.path / "owner/watermark.json"
+    words = ("estimate", "--rounds", fed.path, "--out", "est", "--seed", 1, "--quiet")
+    assert run("attribute", *words).code == 0
+    words = ("score", "est", "--watermark", marks, "--out", "s.json", *ALONE[:5])
+    assert run("attribute", *words).code == 0
+    words = ("--log", "est.log.json") if log else ()
+    run("attribute", "decide", "s.json", "--out", out, "--federations", 0, "--quiet", *words)
+    return json.loads(Path(out, "report.json").read_text())
+
+
+def in_one(run, fed):
+    """Return the report of one command over the same sets as `in_steps`."""
+    run("attribute", "--rounds", fed.path, *ALONE, "--seed", 1, "--out", "one")
+    return json.loads(Path("one/report.json").read_text())
+
+
+def judged(document):
+    """Return what a report decides, and its limits for adapters that were sent twice."""
+    limits = [limit for limit in document["limits"] if " in rounds " in limit]
+    return document["verdict"]["status"], document["verdict"]["reasons"], limits
+
+
+def test_an_unchanged_adapter_is_not_forgotten_between_the_steps(run, fed):
+    for number in (1, 2, 3):
+        put(fed, f"00{number - 1}/global", f"00{number}/clients/c1")
+    whole, stepwise = in_one(run, fed), in_steps(run, fed)
+    assert judged(stepwise) == judged(whole)
+    assert stepwise["verdict"]["status"] == "inconclusive"
+    assert stepwise["verdict"]["reasons"] == [
+        "fed_attr: 1 of 7 clients could not be tested: c1 (it sent back the adapter that it got in "
+        "rounds 1 to 3)."
+    ]
+    [limit] = judged(stepwise)[2]
+    assert limit.endswith("training: c1 in rounds 1 to 3")
+
+
+def test_a_repeated_adapter_is_not_forgotten_between_the_steps(run, fed):
+    put(fed, "001/clients/c4", "003/clients/c4")
+    [limit] = judged(in_steps(run, fed))[2]
+    assert limit.endswith("each counts as evidence of its own: c4 in rounds 1 and 3")
+
+
+def test_who_sent_the_same_is_named_with_the_accused_either_way(run, fed):
+    for number in (1, 2, 3):
+        put(fed, f"00{number}/clients/c1", f"00{number}/clients/c2")
+    whole, stepwise = in_one(run, fed), in_steps(run, fed, log=True)
+    assert judged(stepwise) == judged(whole)
+    assert stepwise["findings"] == whole["findings"]
+    for document in (whole, in_steps(run, fed, out="without")):
+        [limit] = judged(document)[2]
+        assert limit.endswith("cannot be told: c1 and c2 in rounds 1 to 3")
+        evidence = [finding["evidence"] for finding in document["findings"]]
+        assert {one["client"]: one["alike"] for one in evidence}.items() <= {
+            ("c1", "c2"), ("c2", "c1"),
+        }  # fmt: skip
+        [reason] = document["verdict"]["reasons"]
+        for one in evidence:
+            suspect = f"{one['alike']} sent the same update, or nearly so, in 3 of 3 rounds"
+            assert f"; {suspect}, and is equally suspect)" in reason
+
+
+def test_two_repeated_adapters_of_a_client_are_both_told(fed):
+    put(fed, "001/clients/c4", "002/clients/c4")
+    assert limits(fed)[0].endswith("c4 in rounds 1 to 2")
+    more = handmade.write(fed.path.parent / "more", clients=4, rounds=4)
+    for source, target in (("001", "003"), ("002", "004")):
+        put(more, f"{source}/clients/c2", f"{target}/clients/c2")
+    assert limits(more)[0].endswith("c2 in rounds 1 and 3; c2 in rounds 2 and 4")
+
+
+def test_copies_in_rounds_that_were_not_scored_say_nothing(fed):
+    for number in (1, 3):
+        put(fed, f"00{number - 1}/global", f"00{number}/clients/c3")
+    put(fed, "001/clients/c4", "003/clients/c4")
+    copies = copied_updates.find_copies(open_federation(fed.path))
+    [unchanged] = copy_caveats(copies_in_rounds(copies, {2, 3}))
+    assert unchanged.endswith("training: c3 in round 3")
 
 
 def test_under_flora_clients_start_from_the_first_adapter(tmp_path):

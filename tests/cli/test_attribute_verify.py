@@ -237,11 +237,13 @@ def change_federation(table):
     table.update(dimension=1, asked="2030-01-01T00:00:00+00:00", base="meta-llama/Llama-3")
     table.update(aggregation="flora", weights=dict.fromkeys([*table["clients"], "c99"], 2.0))
     table.update(clients=[*table["clients"], "c99"], commitments={})
-    table.update(marks={"m0": "kgw"}, tests={"m0": "0000"})
+    table.update(marks={"m0": "kgw"}, tests={"m0": "0000"}, federation_rounds=9)
+    table["copies"].update(alike=[{"clients": ["c1", "c2"], "rounds": [1]}])
 
 
 ROUND = {"limit", "others", "pairs", "strength", "effective"}
 FEDERATION = {"dimension", "asked", "base", "aggregation", "weights", "clients", "commitments"}
+FEDERATION |= {"federation_rounds", "copies"}
 
 
 @pytest.mark.parametrize(
@@ -850,6 +852,13 @@ def test_reports_of_settings_that_there_are_not(run, bundle, name, value, says):
 # estimates that no decision could use
 
 
+def unchanged(client, number):
+    """Return a change that has a client send back its start adapter in a round."""
+    return lambda table: table["copies"].update(
+        unchanged=[{"clients": [client], "rounds": [number]}]
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -866,6 +875,12 @@ def test_reports_of_settings_that_there_are_not(run, bundle, name, value, says):
         (lambda t: t["rounds"][0].update(pairs=-5), "with a setting below 0"),
         (lambda t: t["rounds"][0].update(limit=-0.5), "with a setting below 0"),
         (lambda t: t["rounds"][0].update(round=0), "has a round 0; the first one is 1"),
+        (lambda t: t.update(federation_rounds=1), "does not say how many rounds the federation"),
+        (lambda t: t.pop("federation_rounds"), "federation_rounds is missing"),
+        (unchanged("c9", 1), "copies.unchanged names 'c9', no client"),
+        (unchanged("c1", 3), "copies.unchanged has a round that is not from 1 on"),
+        (lambda t: t["copies"].update(alike=[{"clients": ["c1"], "rounds": [1]}]),
+         "copies.alike has a group of clients that cannot be"),
         (lambda t: t["rounds"][0].update(round=-3), "has a round -3; the first one is 1"),
     ],
 )  # fmt: skip

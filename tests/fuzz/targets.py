@@ -273,7 +273,7 @@ def _estimates(folder: Path) -> None:
     )
     made = scores.Scores(
         run="r", base="b", aggregation="fedavg", clients=("c0", "c1", "c2"),
-        marks={"m0": "fictitious", "m1": "fictitious"}, dimension=9,
+        marks={"m0": "fictitious", "m1": "fictitious"}, dimension=9, federation_rounds=2,
         commitments={"m0": "0" * 64}, asked="2026-01-02T00:00:00+00:00",
         rounds=(scored, replace(scored, round=2)),
     )  # fmt: skip

@@ -25,6 +25,7 @@ def single_round(
         clients=tuple(shows),
         marks={MARK: "kgw"},
         dimension=8,
+        federation_rounds=1,
         rounds=(
             RoundScores(
                 round=1,

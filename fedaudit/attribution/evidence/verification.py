@@ -249,7 +249,10 @@ def _only(scores: Scores, marks: Sequence[str]) -> Scores:
     return replace(scores, marks={mark: scores.marks[mark] for mark in marks}, rounds=rounds)
 
 
-SETTINGS = ("base", "aggregation", "clients", "asked", "trained", "noted", "dimension", "weights")
+SETTINGS = (
+    *("base", "aggregation", "clients", "asked", "trained", "noted", "dimension", "weights"),
+    *("federation_rounds", "copies"),
+)
 """Fields of scores that describe the federation."""
 MARK_SETTINGS = ("marks", "tests", "commitments")
 """Fields of scores that describe each mark, apart from the results of its tests."""

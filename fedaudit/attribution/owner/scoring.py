@@ -78,6 +78,8 @@ def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores
         noted=estimates.noted,
         dimension=estimates.dimension,
         weights=estimates.shares,
+        federation_rounds=estimates.federation_rounds,
+        copies=estimates.copies,
     )
     if existing is None:
         return scores
@@ -90,6 +92,10 @@ def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores
         )
     digests = {r.round: _digest(estimates, r) for r in estimates.rounds}
     same = (s for s in existing.rounds if digests.get(s.round, s.estimates) == s.estimates)
+    if existing.federation_rounds > scores.federation_rounds:  # these estimates are the older ones
+        scores = replace(
+            scores, federation_rounds=existing.federation_rounds, copies=existing.copies
+        )
     return replace(scores, rounds=tuple(same), device=existing.device, seconds=existing.seconds)
 
 

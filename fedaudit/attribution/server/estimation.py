@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Update
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.attribution import copied_updates
 from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
 from fedaudit.attribution.server import ledger, simulation_report, sums_log
@@ -74,7 +75,7 @@ def estimate(
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    plan, estimates = remaining_plan(plan, out), _open_estimates(plan, out)
+    plan, estimates = remaining_plan(plan, out), _update_facts(plan, _open_estimates(plan, out))
     remove_stale_stages(out, below=True)
     logs, remaining_rounds = sums_log.read(log, estimates.run), list(plan.designs)
     if recorded:
@@ -89,6 +90,8 @@ def estimate(
             sums_log.write(logs, log, estimates.run)
         estimates = _estimate_round(plan, number, estimates, out)
         progress(done + 1, len(remaining_rounds))
+    if (out / estimates_folder.NAME).exists():
+        estimates_folder.write(estimates, out)  # rounds may have been added that are not asked for
     if recorded and (out / estimates_folder.NAME).exists():
         _hand_over(plan, estimates, out, log, logs)
     return estimates, time.perf_counter() - began
@@ -140,10 +143,25 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
         if plan.weighting == "size"
         else {},
         dimension=update_dimension(plan),
+        federation_rounds=_round_count(federation),
         asked=ledger.first_request(federation, run),
         trained=simulation_report.start_time(federation),
         noted=_noted_commitments(federation, run),
     )
+
+
+def _update_facts(plan: SumPlan, estimates: Estimates) -> Estimates:
+    """Return the estimates with what only the server knows of the federation as it is now."""
+    return replace(
+        estimates,
+        federation_rounds=_round_count(plan.federation),
+        copies=copied_updates.find_copies(plan.federation),
+    )
+
+
+def _round_count(federation: Federation) -> int:
+    """Return how many rounds were trained; the first entry is the start."""
+    return len(federation.manifest.rounds) - 1
 
 
 def _noted_commitments(federation: Federation, run: str) -> str:

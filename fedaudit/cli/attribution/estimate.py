@@ -43,8 +43,8 @@ def estimate(
     It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
-    from fedaudit.attribution import copied_updates
     from fedaudit.attribution import estimates as estimates_folder
+    from fedaudit.attribution.copies import copy_caveats
     from fedaudit.attribution.server import dry_run as forecast
     from fedaudit.attribution.server import estimation, ledger, sums_log
     from fedaudit.federation.folder import unchecked_caveats
@@ -78,7 +78,7 @@ def estimate(
         f"SHA-256 of {estimates_folder.NAME}: {sha256(out / estimates_folder.NAME)}. It is in the "
         "ledger and the log; tell it to anyone who may have to check the estimates."
     )
-    for caveat in (*unchecked_caveats(plan.federation), *copied_updates.caveats(plan.federation)):
+    for caveat in (*unchecked_caveats(plan.federation), *copy_caveats(estimates.copies)):
         print_note(caveat)
     print_note(f"What was asked for is in {log_path}; it stays with the server.", quiet=quiet)
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 from fedaudit.api.kind import Judgement
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.number_format import first_of
+from fedaudit.system.numbers import count_of
 
 PROTOCOL = "fed_attr"
 """The method whose flags are judged; the results of other methods are only shown."""
@@ -23,6 +24,9 @@ FOUND = "marked_found"
 POWER = 0.9
 """The share of federations in which a usual mark is found, without which an attribution does not
 pass: the interval of those that were simulated lies above it."""
+
+LIKE = "like_updates"
+"""The metric of in how many rounds a client's update was like others' (`scope.alike`)."""
 
 RULE = "attribution"
 
@@ -48,6 +52,8 @@ class TestedClient:
     rounds: int | None
     reason: str
     """Why there is no statistic."""
+    alike: str = ""
+    """Which clients sent the same updates, or nearly so, in words; empty if none did."""
 
     @property
     def flagged(self) -> bool:
@@ -62,6 +68,12 @@ class TestedClient:
 
 def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
     """Return every client that the protocol tested or could not test, in the order given."""
+    rows = list(measurements)
+    alike = {
+        (str(row.scope.get("variant", "")), str(row.scope.get("client", ""))): _like_text(row)
+        for row in rows
+        if _protocol(row) and row.metric == LIKE
+    }
     return [
         TestedClient(
             variant=str(row.scope.get("variant", "")),
@@ -71,8 +83,9 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
             threshold=row.baseline,
             rounds=row.n,
             reason=row.reason,
+            alike=alike.get((str(row.scope.get("variant", "")), str(row.scope["client"])), ""),
         )
-        for row in measurements
+        for row in rows
         if _is_client_row(row)
     ]
 
@@ -312,7 +325,17 @@ def _client_text(test: TestedClient) -> str:
         return f"{test.client} ({test.reason})"
     if test.threshold is None:
         return f"{test.client} (there is no threshold)"
-    return f"{test.client} (mark {test.mark}, Z {test.z:.2f}, above {test.threshold:.4g})"
+    alike = f"; {test.alike}" if test.alike else ""
+    return f"{test.client} (mark {test.mark}, Z {test.z:.2f}, above {test.threshold:.4g}{alike})"
+
+
+def _like_text(row: Measurement) -> str:
+    """Return in words who sent the same updates as a client, by its row of LIKE."""
+    others = str(row.scope.get("alike", ""))
+    verb = "are" if "," in others else "is"
+    always = f", and {verb} equally suspect" if row.value == row.n else ""
+    rounds = f"{row.value or 0:g} of {count_of(row.n or 0, 'round')}"
+    return f"{others} sent the same update, or nearly so, in {rounds}{always}"
 
 
 def _protocol(row: Measurement) -> bool:

@@ -34,6 +34,7 @@ def scores(*rounds):
         clients=("a",),
         marks={"m": "kgw"},
         dimension=8,
+        federation_rounds=len(rounds),
         rounds=tuple(
             RoundScores(
                 round=number,
