@@ -21,6 +21,7 @@ def decision_rows(
     return [
         *rows.decision_rows(decision, threshold),
         *rows.copy_rows(scores, threshold),
+        *rows.unscored_rows(scores),
         *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
         *rows.paper_rule_rows(decision, truth),
         *rows.attribute_rows(decision, scores),

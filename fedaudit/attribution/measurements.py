@@ -15,7 +15,7 @@ from fedaudit.federation.folder import name_rounds
 from fedaudit.metrics.attribution import sum_leakage
 from fedaudit.metrics.replication import mean_estimate
 from fedaudit.report.number_format import first_of
-from fedaudit.report.verdict.attribution import LIKE, MOST_NAMED, accusation
+from fedaudit.report.verdict.attribution import LIKE, MOST_NAMED, UNSCORED, accusation
 
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
@@ -112,6 +112,14 @@ def unscored_text(scores: Scores) -> str:
     """Return the rounds of the federation that have no scores, as "1, 3 to 5"; "" for none."""
     spans = unscored_rounds(scores)
     return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in spans)
+
+
+def unscored_rows(scores: Scores) -> Iterator[Measurement]:
+    """Yield how many rounds of the federation have no scores, if there are any."""
+    if spans := unscored_rounds(scores):
+        missing = sum(last - first + 1 for first, last in spans)
+        scope = {"rounds": unscored_text(scores)}
+        yield row(PROTOCOL, UNSCORED, float(missing), scope, n=missing + len(scores.rounds))
 
 
 def level_rows(alpha: float, threshold: float) -> Iterator[Measurement]:

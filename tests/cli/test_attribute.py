@@ -209,6 +209,60 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     assert stat.S_IMODE(Path("server/est.log.json").stat().st_mode) == 0o600
 
 
+def test_the_first_rounds_alone_are_no_pass(run, tmp_path, monkeypatch):
+    from safetensors.torch import load_file, save_file
+
+    fed = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, rounds=4, seed=3)
+    for number in (3, 4):
+        path = fed.path / f"rounds/{number:03d}/clients/c1" / adapters.WEIGHTS
+        tensors = load_file(path)
+        tensors[handmade.A][0, 0] += handmade.MARKED
+        save_file(tensors, path)
+    handmade.named(fed.path)
+    [mark] = handmade.marks(Path("marks.json"))
+    handmade.reading(monkeypatch, mark)
+    options = ("--seed", 5, "--quiet", *SMALL)
+
+    def decided(*rounds):
+        words = ("estimate", "--rounds", fed.path, "--out", "est", *options, *rounds)
+        assert run("attribute", *words).code == 0
+        score = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+        assert run("attribute", *score).code == 0
+        words = ("decide", "s.json", "--out", "o", "--quiet", "--federations", 60)
+        code = run("attribute", *words).code
+        return code, json.loads(Path("o/report.json").read_text())
+
+    code, document = decided("--round", 1, "--round", 2)
+    assert code == 7
+    assert document["verdict"]["status"] == "inconclusive"
+    assert document["verdict"]["reasons"] == [
+        "fed_attr: none of 7 clients is flagged, but 2 of the federation's 4 rounds have no "
+        "scores: 3 to 4."
+    ]
+    assert "rounds without scores: 3 to 4" in document["limits"]
+    code, document = decided()
+    assert code == 1
+    assert not any(limit.startswith("rounds without") for limit in document["limits"])
+    assert [finding["evidence"]["client"] for finding in document["findings"]] == ["c1"]
+
+
+def test_rounds_that_a_federation_gained_are_known_without_estimates(run, fed, tmp_path):
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet", "--round", 1)
+    assert run("attribute", *words).code == 0
+    assert json.loads(Path("est/estimates.json").read_text())["federation_rounds"] == 2
+    longer = handmade.write(tmp_path / "longer", clients=7, size=handmade.SIZE, rounds=3)
+    table, more = (
+        json.loads((place / "federation.json").read_text()) for place in (fed.path, longer.path)
+    )
+    shutil.copytree(longer.path / "rounds/003", fed.path / "rounds/003")
+    table["rounds"].append(more["rounds"][3])
+    (fed.path / "federation.json").write_text(json.dumps(table))
+    handmade.named(fed.path)
+    again = run("attribute", *words)
+    assert "0 sums" in again.out
+    assert json.loads(Path("est/estimates.json").read_text())["federation_rounds"] == 3
+
+
 def test_rounds_as_they_come(run, fed):
     shutil.copy(fed.path / "owner/watermark.json", "marks.json")
     score = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)

@@ -25,6 +25,8 @@ POWER = 0.9
 """The share of federations in which a usual mark is found, without which an attribution does not
 pass: the interval of those that were simulated lies above it."""
 
+UNSCORED = "unscored_rounds"
+"""The metric of how many rounds of the federation have no scores (`scope.rounds` lists them)."""
 LIKE = "like_updates"
 """The metric of in how many rounds a client's update was like others' (`scope.alike`)."""
 
@@ -211,12 +213,13 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of an attribution on each variant, and why; nothing if there was none.
 
     * fail          the protocol flags a client
-    * inconclusive  no client is flagged, but one could not be tested, none was, a mark has no
-                    matching commitment where such are required, a client with a mark of the usual
-                    strength may be flagged in fewer than `POWER` of such federations, by those that
-                    were simulated, or none were, or the protocol did not run
-    * pass          all clients were tested, none exceeds the threshold, and a client with such a
-                    mark would have
+    * inconclusive  no client is flagged, but one could not be tested, none was, rounds of the
+                    federation have no scores, a mark has no matching commitment where such are
+                    required, a client with a mark of the usual strength may be flagged in fewer
+                    than `POWER` of such federations, by those that were simulated, or none were, or
+                    the protocol did not run
+    * pass          all clients were tested in all rounds, none exceeds the threshold, and a client
+                    with such a mark would have
     """
     variants: dict[str, list[Measurement]] = {}
     for row in measurements:
@@ -263,25 +266,39 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
             f"{PROTOCOL}{tag}: {len(flagged):,} of {len(clients):,} clients "
             f"{'is' if len(flagged) == 1 else 'are'} flagged: {_list_clients(flagged)}."
         )
-    if bare := _uncommitted_marks(rows):
-        plural = len(bare) > 1
-        return "inconclusive", (
-            f"{PROTOCOL}{tag}: mark{'s' * plural} {', '.join(bare)} {'have' if plural else 'has'} "
-            "no matching commitment published beforehand, so nobody is flagged by "
-            f"{'them' if plural else 'it'}."
-        )
-    # A client that one mark could test may have had nothing to test by another.
-    if unknown := strongest_tests(test for test in tests if not test.decided):
-        return "inconclusive", (
-            f"{PROTOCOL}{tag}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
-            f"{_list_clients(unknown)}."
-        )
+    if obstacle := _obstacle(rows, tests):
+        return "inconclusive", f"{PROTOCOL}{tag}: {obstacle}."
     highest = clients[0]
     status, power = _power(rows)
     return status, (
         f"{PROTOCOL}{tag}: none of {len(clients):,} clients is flagged: the highest Z is "
         f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}; {power}."
     )
+
+
+def _obstacle(rows: Sequence[Measurement], tests: Sequence[TestedClient]) -> str:
+    """Return why clients without a flag are not cleared; "" if nothing bars that."""
+    clients = len({test.client for test in tests})
+    if bare := _uncommitted_marks(rows):
+        plural = len(bare) > 1
+        return (
+            f"mark{'s' * plural} {', '.join(bare)} {'have' if plural else 'has'} no matching "
+            "commitment published beforehand, so nobody is flagged by "
+            f"{'them' if plural else 'it'}"
+        )
+    # A client that one mark could test may have had nothing to test by another.
+    if unknown := strongest_tests(test for test in tests if not test.decided):
+        return (
+            f"{len(unknown):,} of {clients:,} clients could not be tested: {_list_clients(unknown)}"
+        )
+    for row in rows:
+        if _protocol(row) and row.metric == UNSCORED and row.value:
+            return (
+                f"none of {clients:,} clients is flagged, but {row.value:,.0f} of the federation's "
+                f"{count_of(row.n or 0, 'round')} {'has' if row.value == 1 else 'have'} no scores: "
+                f"{row.scope.get('rounds')}"
+            )
+    return ""
 
 
 def _power(rows: Iterable[Measurement]) -> StatusReason:

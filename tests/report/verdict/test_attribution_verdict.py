@@ -92,6 +92,14 @@ def test_a_client_at_the_threshold_is_not_flagged():
         assert verdict(found, [])["status"] == status
 
 
+def unscored():
+    return row("fed_attr", "unscored_rounds", 3.0, n=8, rounds="2, 7 to 8")
+
+
+def test_rounds_without_scores_excuse_nobody():
+    assert verdict([*protocol(), unscored()], [])["status"] == "fail"
+
+
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
@@ -100,6 +108,10 @@ def test_a_client_at_the_threshold_is_not_flagged():
         (privacy(), NO_CLIENT),
         (baselines(), NOT_JUDGED),
         ([replace(innocent()[0], baseline=None)], "there is no threshold"),
+        (
+            [*innocent(), unscored()],
+            "but 3 of the federation's 8 rounds have no scores: 2, 7 to 8",
+        ),
     ],
 )
 def test_what_leaves_it_open(rows, says):
