@@ -1,14 +1,15 @@
 """How often a federation's own settings flag an innocent client, and find a marked one.
 
 Federations like the scored one are simulated: they have its clients, rounds, designs and weights,
-and chance scores drawn from its null marks. First no client is marked; then one is, with each of
-`strengths`, and each other estimate holds a random share of its update in every round.
+and chance scores drawn from its null marks. First no client is marked. Then one is, with each of
+`STRENGTHS` and with a mark of the usual strength, for clients of each number of rounds apart; and
+each other estimate holds a random share of its update in every round.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median_low
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class PowerEstimate:
     strength: float
     rounds: int | None = None
     """Where this is the usual strength: the rounds over which a mark has it."""
+    partial: bool = False
+    """Whether the marked client is one of some only: of those that took part in `rounds` rounds."""
     accused: Estimate
     """Federations in which an innocent client was flagged."""
     published: Estimate
@@ -91,14 +94,13 @@ def calibrate(
         )
     points: list[PowerEstimate] = []
     innocents, flagged = Counter[str](), Counter[str]()
-    rounds, usual = usual_strength(scores)
-    strengths = sorted({*STRENGTHS, usual})
-    total = federations * len(strengths)
-    for strength in strengths:
+    cases = _cases(scores)
+    total = federations * len(cases)
+    for case in cases:
         accused = published = caught = 0
         for number in range(federations):
-            rng = np.random.default_rng([seed, int(strength * 1000), number])
-            sample, marked, shares = _federation(scores, strength, rng)
+            rng = np.random.default_rng([seed, int(case.strength * 1000), number])
+            sample, marked, shares = _federation(scores, case.strength, rng, case.clients)
             decision = verdicts(
                 sample,
                 threshold=threshold,
@@ -117,11 +119,12 @@ def calibrate(
             progress(len(points) * federations + number + 1, total)
         points.append(
             PowerEstimate(
-                strength=strength,
-                rounds=rounds if strength == usual else None,
+                strength=case.strength,
+                rounds=case.rounds,
+                partial=case.partial,
                 accused=wilson(accused, federations),
                 published=wilson(published, federations),
-                caught=wilson(caught, federations) if strength else None,
+                caught=wilson(caught, federations) if case.strength else None,
             )
         )
     accused_by_client = {c: wilson(flagged[c], innocents[c]) for c in sorted(innocents)}
@@ -133,11 +136,50 @@ def calibrate(
     )
 
 
-def usual_strength(scores: Scores) -> tuple[int, float]:
-    """Return in how many rounds the typical client took part, and a usual mark's mean Z in them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """Federations to simulate: how strong the mark is, and which clients may have it."""
+
+    strength: float
+    clients: tuple[str, ...]
+    rounds: int | None = None
+    partial: bool = False
+
+
+def _cases(scores: Scores) -> list[_Case]:
+    """Return the cases by strength: those of `STRENGTHS`, and a usual mark by rounds taken part in.
+
+    A client that joined late shows a mark in fewer rounds, so its power is estimated apart from
+    that of the others.
+    """
+    groups = clients_by_rounds(scores)
+    everyone = tuple(sorted(client for clients in groups.values() for client in clients))
+    usual = [
+        _Case(
+            strength=usual_strength(rounds),
+            clients=clients,
+            rounds=rounds,
+            partial=len(groups) > 1,
+        )
+        for rounds, clients in groups.items()
+    ]
+    named = {case.strength for case in usual if not case.partial}
+    plain = [_Case(strength=s, clients=everyone) for s in STRENGTHS if s not in named]
+    return sorted([*plain, *usual], key=lambda case: (case.strength, case.partial))
+
+
+def clients_by_rounds(scores: Scores) -> dict[int, tuple[str, ...]]:
+    """Return the clients by the number of rounds that they took part in, those of fewest first."""
     took = Counter(client for r in scores.rounds for client in r.clients)
-    rounds = median_low(took.values())
-    return rounds, round(USUAL_SCORE * rounds**0.5, 1)
+    return {
+        rounds: tuple(sorted(client for client, count in took.items() if count == rounds))
+        for rounds in sorted(set(took.values()))
+    }
+
+
+def usual_strength(rounds: int) -> float:
+    """Return the mean Z of a mark of the usual strength after so many rounds."""
+    return round(USUAL_SCORE * math.sqrt(rounds), 1)
 
 
 def simulated_federations(scores: Scores, asked: int | None) -> int:
@@ -163,9 +205,12 @@ def least_share(strength: float, shown: float, share: float) -> float | None:
 
 
 def least_found(lines: Sequence[PowerEstimate]) -> float | None:
-    """Return the least strength from which every strength is found; None if there is none."""
+    """Return the least strength from which every strength is found; None if there is none.
+
+    Only lines in which any client may be the marked one count.
+    """
     good = None
-    for line in reversed(lines):
+    for line in reversed([line for line in lines if not line.partial]):
         if line.caught is None or line.caught.value < MIN_DETECTION_RATE:
             break
         good = line.strength
@@ -173,11 +218,13 @@ def least_found(lines: Sequence[PowerEstimate]) -> float | None:
 
 
 def _federation(
-    scores: Scores, strength: float, rng: np.random.Generator
+    scores: Scores, strength: float, rng: np.random.Generator, candidates: Sequence[str]
 ) -> tuple[Scores, str, Shares]:
-    """Return a simulated federation's scores, its marked client ("" for none), and its shares."""
-    present = sorted({client for r in scores.rounds for client in r.clients})
-    marked = str(rng.choice(present)) if strength else ""
+    """Return a simulated federation's scores, its marked client ("" for none), and its shares.
+
+    The marked client is one of `candidates`.
+    """
+    marked = str(rng.choice(list(candidates))) if strength else ""
     mark = str(rng.choice(sorted(scores.marks)))
     took = sum(marked in r.clients for r in scores.rounds)
     round_strength = strength / took**0.5 if marked else 0.0

@@ -148,10 +148,12 @@ def _client_table(result: "Calibration") -> Iterator[str]:
 
 
 def _table(lines: "Sequence[PowerEstimate]", tau: float) -> Iterator[str]:
-    yield f"{'marked':16}{'found':>8}{'innocents flagged (95 %)':>32}{f'by Z > {tau:g} alone':>20}"
+    yield f"{'marked':20}{'found':>8}{'innocents flagged (95 %)':>32}{f'by Z > {tau:g} alone':>20}"
     for line in lines:
         marked = f"one, Z {line.strength:g}" if line.caught else "nobody"
+        if line.partial:
+            marked = f"Z {line.strength:g}, rounds: {line.rounds}"
         caught = f"{line.caught.value:.1%}" if line.caught else ""
         low, high = line.accused.low, line.accused.high
         accused = f"{line.accused.value:.1%} ({low:.1%} to {high:.1%})"
-        yield f"{marked:16}{caught:>8}{accused:>32}{line.published.value:>20.1%}"
+        yield f"{marked:20}{caught:>8}{accused:>32}{line.published.value:>20.1%}"

@@ -560,7 +560,8 @@ def _marked(row: Row) -> str:
     scope, strength = row["scope"], row["scope"]["strength"]
     if not (isinstance(strength, float) and strength):
         return "nobody"
-    return f"one client, Z {strength:g}{' (usual strength)' if 'rounds' in scope else ''}"
+    usual = f" (usual strength, rounds: {scope['rounds']})" if "rounds" in scope else ""
+    return f"one client, Z {strength:g}{usual}"
 
 
 def _most_flagged(simulated: Sequence[Row]) -> str:

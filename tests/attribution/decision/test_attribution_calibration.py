@@ -7,6 +7,7 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
+from fedaudit.attribution import measurements
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.calibration import (
     PowerEstimate,
@@ -77,7 +78,7 @@ def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_publis
 
 def test_luck_is_that_of_a_null_mark_in_all_rounds_and_of_all_clients():
     null = tuple(float(n) for n in range(300))
-    made, marked, _ = calibration._federation(scores(null), 0.0, np.random.default_rng(1))
+    made, marked, _ = calibration._federation(scores(null), 0.0, np.random.default_rng(1), CLIENTS)
     assert marked == ""
     found = [own["m"] for one in made.rounds for own in one.clients.values()]
     [luck] = {one.z for one in found}
@@ -86,7 +87,9 @@ def test_luck_is_that_of_a_null_mark_in_all_rounds_and_of_all_clients():
 
 
 def test_a_marked_client_adds_what_the_others_estimates_hold():
-    made, marked, shares = calibration._federation(scores(), 20.0, np.random.default_rng(1))
+    made, marked, shares = calibration._federation(
+        scores(), 20.0, np.random.default_rng(1), CLIENTS
+    )
     for one in made.rounds:
         held = shares[one.round]
         z = {who: own["m"].z for who, own in one.clients.items()}
@@ -139,6 +142,50 @@ def test_clients_are_counted_in_the_federations_in_which_they_are_innocent():
     least = sum(20 * point.accused.value for point in loose.points) / 120
     # Whoever is flagged counts in every federation in which somebody is; each is innocent in fewer.
     assert sum(rate.value for rate in loose.accused.values()) >= least > 0
+
+
+def late(*absent, rounds=5):
+    """Return scores in which the clients `absent` took part in the last round alone."""
+    made = scores(rho=1e-12, rounds=rounds)
+
+    def without(table):
+        return {who: value for who, value in table.items() if who not in absent}
+
+    early = [
+        replace(
+            one,
+            clients=without(one.clients),
+            strength=without(one.strength),
+            effective=without(one.effective),
+        )
+        for one in made.rounds[:-1]
+    ]
+    return replace(made, rounds=(*early, made.rounds[-1]))
+
+
+def test_clients_that_joined_late_have_a_power_of_their_own():
+    # 6.26 after one round, 14 after five; a threshold of 8 lets the first go and finds the second.
+    lines = calibrate(late("e", "f"), federations=20, threshold=8.0).points
+    usual = {line.rounds: line for line in lines if line.rounds}
+    assert {n: (line.strength, line.partial) for n, line in usual.items()} == {
+        1: (6.3, True),
+        5: (14.0, True),
+    }
+    assert {n: line.caught.value for n, line in usual.items()} == {1: 0.0, 5: 1.0}
+    # 14 is simulated for all clients as well, and only that counts as a strength that is found.
+    assert [line.strength for line in lines] == [0, 6, 6.3, 8, 10, 14, 14, 20]
+    assert least_found(lines) == 10
+    rows = list(measurements.calibration_rows(calibrate(late("e"), federations=9, threshold=8.0)))
+    found = [row for row in rows if row.metric == "marked_found" and "rounds" in row.scope]
+    assert [row.scope["rounds"] for row in found] == [1, 5]
+
+
+def test_the_marked_client_is_one_of_those_that_took_part_so_often():
+    drawn = {
+        calibration._federation(late("e", "f"), 6.3, np.random.default_rng(n), ("e", "f"))[1]
+        for n in range(20)
+    }
+    assert drawn == {"e", "f"}
 
 
 def test_the_least_share_by_hand():

@@ -103,7 +103,8 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
 
     made, simulated = rows(federations=3)
     # A usual mark has Z 6.26 (T = 1), 8.9, 10.8, 12.5 or, as is in the list, 14 after T rounds.
-    rounds, usual = calibration.usual_strength(scores)
+    [rounds] = calibration.clients_by_rounds(scores)
+    usual = calibration.usual_strength(rounds)
     assert usual == round(6.26099 * rounds**0.5, 1)
     strengths = len({*calibration.STRENGTHS, usual})
     assert made["run"]["config"]["federations"] == 3

@@ -66,6 +66,18 @@ def test_no_pass_where_a_usual_mark_would_not_have_been_seen():
     assert verdict([*protocol(), power(10)], [])["status"] == "fail"
 
 
+def test_the_client_that_is_hardest_to_find_decides():
+    late = replace(power(44, n=60), scope={"strength": 6.3, "rounds": 1})
+    for rows in ([*innocent(), late], [late, *innocent()]):
+        found = verdict(rows, [])
+        assert found["status"] == "inconclusive"
+        assert found["reasons"][0].endswith(
+            "a client with a mark of the usual strength (Z 6.3 over 1 round, where such a client "
+            "is hardest to find) would be flagged in 73% of federations like this one (at least "
+            "61%, by 60 that were simulated); a pass takes 90% at least."
+        )
+
+
 def test_the_judged_row_is_of_all_rounds_though_one_round_is_higher():
     # Z over five rounds is 0.63, and 1.1 in the third round alone.
     [judgement] = judge_attribution(innocent())
