@@ -75,7 +75,8 @@ def estimate(
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    plan, estimates = remaining_plan(plan, out), _update_facts(plan, _open_estimates(plan, out))
+    plan, stored = remaining_plan(plan, out), _open_estimates(plan, out)
+    estimates = _update_facts(plan, stored)
     remove_stale_stages(out, below=True)
     logs, remaining_rounds = sums_log.read(log, estimates.run), list(plan.designs)
     if recorded:
@@ -90,8 +91,8 @@ def estimate(
             sums_log.write(logs, log, estimates.run)
         estimates = _estimate_round(plan, number, estimates, out)
         progress(done + 1, len(remaining_rounds))
-    if (out / estimates_folder.NAME).exists():
-        estimates_folder.write(estimates, out)  # rounds may have been added that are not asked for
+    if not remaining_rounds and estimates != stored:  # the federation has gained other rounds
+        estimates_folder.write(estimates, out)
     if recorded and (out / estimates_folder.NAME).exists():
         _hand_over(plan, estimates, out, log, logs)
     return estimates, time.perf_counter() - began
