@@ -61,8 +61,6 @@ class RoundUpdate:
     """Return tensors by their PEFT names: for a sum the summed change, else the adapter's."""
     documents: Sequence[Document]
     """What the members trained on, as far as it is at hand."""
-    max_length: int | None = None
-    """How many tokens of a record training read, with those that begin a text; None: unknown."""
 
     @property
     def name(self) -> str:

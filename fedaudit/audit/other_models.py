@@ -120,19 +120,11 @@ def find_updates(
             documents=[
                 d for file in files.values() for d in reader.corpus_or_empty(file, form).documents
             ],
-            max_length=_read_tokens(federation),
         )
         updates.append(update)
         hashes[update.name] = reader.sha256(path) if view == "sum" else reader.fingerprint(path)
         records |= {member: reader.sha256(file) for member, file in files.items()}
     return updates, {"updates' SHA-256": hashes, "clients' records": records}
-
-
-def _read_tokens(federation: Federation) -> int | None:
-    """Return how many tokens of a record training read, if the federation's settings say it."""
-    training = federation.manifest.config.get("training")
-    stated = training.get("max_length") if isinstance(training, Mapping) else None
-    return stated if type(stated) is int and stated > 1 else None
 
 
 def find_rounds(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path]:

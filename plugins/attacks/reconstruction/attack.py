@@ -14,7 +14,6 @@ one token at a time (DAGER, arXiv:2405.15586, section 4.3, on decoders).
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from fedaudit.api import (
     Tokens,
     unwrap_engine,
 )
+from fedaudit.metrics.privacy.read_part import tokens_to_read
 
 from .span import UpdateSpan, recover_inputs, update_span
 
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     Matrices = Mapping[str, torch.Tensor]
 
 ROOT, A = "base_model.model.", ".lora_A.weight"
-UNSTATED = 0
-"""Stands for how many tokens of a record training read where that is unknown."""
 KIND, RATE, TOKENS = "reconstruction", "reconstruction_rate", "token_rate"
 NO_START = (
     "the global model with which the round began is not at hand: only rounds after the first can "
@@ -97,13 +95,14 @@ class Reconstruction(Attack):
         limits: list[str] = []
         known = [d for update in context.updates for d in update.documents]
         tokens_of = _tokens(engine, [*known, *(context.held_out or ()), *context.control])
-        longer = Counter[int]()
-        begin = len(context.with_start((), at_start=True))
+        longer = 0
+        trained = context.trained_tokens
+        room = tokens_to_read(
+            engine.context_length, len(context.with_start((), at_start=True)), trained=trained
+        )
+        # Only what training read of a record can be behind an update.
+        ids_of = {text: row.ids[:room] for text, row in tokens_of.items() if room > 1}
         for update in context.updates:
-            room = engine.context_length
-            room = min(room, update.max_length or room) - begin
-            # Only what training read of a record can be behind the update.
-            ids_of = {text: row.ids[:room] for text, row in tokens_of.items() if room > 1}
             scope: dict[str, object] = {"client": update.name, "view": update.view}
             start = context.rounds.get(update.round - 1)
             found = _invert(engine, start, update, self.tokens)
@@ -114,10 +113,7 @@ class Reconstruction(Attack):
             owned = {text: ids for text, ids in ids_of.items() if text in texts}
             others = {text: ids for text, ids in ids_of.items() if text not in texts}
             recovered, metric = [text for text, ids in owned.items() if found.gives(ids)], RATE
-            longer[room if update.max_length else UNSTATED] += sum(
-                update.max_length is None or len(tokens_of[text].ids) > len(ids)
-                for text, ids in owned.items()
-            )
+            longer += sum(len(tokens_of[text].ids) > len(ids) for text, ids in owned.items())
             if found.given_up and not recovered:
                 hidden.setdefault(found.given_up, []).append(update)
             else:
@@ -144,7 +140,7 @@ class Reconstruction(Attack):
         return Result(
             measurements=tuple(rows),
             findings=tuple(findings),
-            limits=(*limits, *(f"{self.name}: {text}" for text in _limits(longer))),
+            limits=(*limits, *_reading_limits(self.name, trained and room, longer, len(known))),
             revealed=tuple(revealed),
         )
 
@@ -203,18 +199,17 @@ class Reconstruction(Attack):
             yield rate(hits, len(others), scope={**scope, "source": "control"})
 
 
-def _limits(longer: Mapping[int, int]) -> Iterator[str]:
-    """Yield what of `longer` records was compared, by how many tokens of a record training read."""
-    for room, count in sorted(longer.items()):
-        if room != UNSTATED and count:
-            yield (
-                f"training read the first {room:,} tokens of a record; {count:,} records are "
-                "longer, and count as recovered where these came out."
-            )
-    if longer.get(UNSTATED):
+def _reading_limits(name: str, room: int, longer: int, records: int) -> Iterator[str]:
+    """Yield what of records was compared: training read `room` tokens of each, 0 if unknown."""
+    if not room and records:
         yield (
-            "how many tokens of a record training read is not stated: a record counts as "
+            f"{name}: how many tokens of a record training read is not stated: a record counts as "
             "recovered where all of it came out, so that one that was cut cannot."
+        )
+    elif longer:
+        yield (
+            f"{name}: training read the first {room:,} tokens of a record; {longer:,} records are "
+            "longer, and count as recovered where these came out."
         )
 
 

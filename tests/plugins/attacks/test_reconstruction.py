@@ -160,7 +160,7 @@ def test_a_record_comes_out_as_far_as_training_read_it(trainer):
     whole = inverted(start, update)
     assert by_name(whole)["a", "tuned", "reconstruction_rate"].hits == 0
     assert "a record training read is not stated" in whole.limits[-1]
-    result = inverted(start, replace(update, max_length=10))
+    result = inverted(start, update, trained_tokens=10)
     rate = by_name(result)["a", "tuned", "reconstruction_rate"]
     assert (rate.hits, rate.n) == (2, 2 + len(UNTOUCHED))
     assert {f.evidence["text"] for f in result.findings} == {read}
