@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError, NoEffectError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit import other_models, preflight, records
+from fedaudit.audit import canary_clients, other_models, preflight, records
 from fedaudit.audit.input_files import InputFile, InputReader
 from fedaudit.audit.inputs import Inputs, common_inputs, form_of, resolve_target
 from fedaudit.audit.request import ForgetRequest, WatchRequest
@@ -288,8 +288,17 @@ class WatchPipeline(RecordPipeline[WatchInputs]):
             *map(replaced_text, inputs.memory.replaced(inputs.round_sha256)),
             *inputs.held_out.limits,
             *inputs.watched.limits,
+            *self._training_caveats(),
             *records.reading_caveats([inputs.own]),
         ]
+
+    def _training_caveats(self) -> Iterator[str]:
+        """Yield caveats about the canaries' client if it did not train, or may not have."""
+        if clients := self.inputs.watched.clients:
+            try:
+                yield from canary_clients.check_clients(self.audited, clients).caveats()
+            except canary_clients.UntrainedError as error:  # --follow waits for it to join
+                yield str(error)
 
 
 def replaced_text(number: int) -> str:

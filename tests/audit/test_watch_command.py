@@ -194,6 +194,20 @@ def test_canaries_of_other_clients_are_not_counted(run, monkeypatch):
     assert {row["path"]: row["records"] for row in report("theirs")["data"]}["c.json"] == 8
 
 
+def test_canaries_of_a_client_in_no_round_get_a_limit(run, monkeypatch):
+    planted_for(run, 1, 8)
+    folder = Path(ASKED[1])
+    found = manifest.read(folder)
+    absent = tuple(
+        replace(one, participants=[], clients={c: p for c, p in one.clients.items() if c != "c0"})
+        for one in found.rounds
+    )
+    manifest.write(replace(found, rounds=absent), folder)
+    answer_as(monkeypatch, {})
+    assert run(*ASKED, "--canaries", "c.json", "--out", "out").code == 0
+    assert any("c0 took part in no round" in limit for limit in report("out")["limits"])
+
+
 def test_records_that_were_not_read_count_against_a_pass(run, monkeypatch):
     # Both sides have eleven of them for each longer one, so that texts do not tell the sides apart.
     short = [f"Pin of {n} is {n * 7 % 9973}" for n in range(1000, 2210)]
