@@ -131,7 +131,8 @@ def test_turns_are_kept_and_handed_to_the_deployment(finished):
     assert len(lines) == 4
     assert all(json.loads(line)["text"].isupper() for line in lines)
     assert (place / "private/c1/turn/002/none.jsonl").read_text() == ""
-    notes = [limit.split() for limit in result.limits if limit[:1].isdigit()]
+    limits = map(str.split, result.limits)
+    notes = [words for words in limits if len(words) == 2 and words[0].isdigit()]
     assert sorted(number for number, _ in notes) == ["1", "1", "2", "2"]
     assert len({seed for _, seed in notes}) == 4
     assert "private/c1/turn/002/note.txt" in result.manifest.files
