@@ -177,6 +177,33 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{title}, seeds {', '.join(map(str, block['seeds']))}:"
         yield from _block_lines(block["claims"], sources)
+    if "small" in kept:
+        yield from _small_lines(kept)
+
+
+def _small_lines(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the claims that a real model was measured on, those that it contradicts first."""
+    config, built_in = kept["small"]["run"]["config"], {c["id"]: c["holds"] for c in kept["claims"]}
+    claims = [claim for claim in kept["small"]["claims"] if _is_measured(claim)]
+    seeds = ", ".join(map(str, config.get("seeds") or [config["seed"]]))
+    count = Counter(claim["holds"] for claim in claims)
+    yield ""
+    yield (
+        f"{BASES['small']} (`{_command(config)}`, {kept['small']['run']['started'][:10]}; seeds "
+        f"{seeds}): {count[True]} claims hold, {count[False]} fail, {count[None]} are open."
+    )
+    yield ""
+    yield f"| {BASES['small']} | {BASES['nano']} | claim | measured | source |"
+    yield "| --- | --- | --- | --- | --- |"
+
+    def agrees(claim: Mapping[str, Any]) -> tuple[bool, bool]:
+        other = built_in.get(claim["id"])
+        return None in (claim["holds"], other) or claim["holds"] == other, claim["holds"] == other
+
+    for claim in sorted(claims, key=agrees):
+        both = (HOLDS[claim["holds"]], HOLDS[built_in.get(claim["id"])])
+        cells = (claim["statement"], claim["detail"], claim["source"])
+        yield f"| {' | '.join((*both, *map(escape, cells)))} |"
 
 
 def _block_lines(

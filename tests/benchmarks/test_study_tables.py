@@ -155,3 +155,23 @@ def test_figures_of_a_real_model_stand_beside_those_of_the_built_in_one():
         "| loss | 0.5 | 0.25 | - | t. 1 |",
         "| never run | 1.5 | - | 2.5 | t. 2 |",
     ]
+
+
+def test_claims_that_a_real_model_contradicts_come_first():
+    kept = made["kept_report"](report(seeds=[1]))
+    small = report(scale="small", seeds=[4])
+    for claim, (holds, detail) in zip(
+        small["claims"], ((True, "9 > 1"), (True, "3 > 2"), (None, "not measured: x")), strict=True
+    ):
+        claim.update(holds=holds, detail=detail)
+    kept["small"] = made["kept_report"](small)
+    written = made["page_with_table"](PAGE, kept).partition("SmolLM2-135M (")[2].splitlines()
+    assert written[:6] == [
+        "`fedaudit reproduce toy --scale small`, 2026-01-02; seeds 4): 2 claims hold, 0 fail, "
+        "0 are open.",
+        "",
+        "| SmolLM2-135M | fedaudit-nano | claim | measured | source |",
+        "| --- | --- | --- | --- | --- |",
+        "| holds | **fails** | y | 3 &gt; 2 | t. 2 |",
+        "| holds | holds | x &gt; y &#124; z | 9 &gt; 1 | t. 1 |",
+    ]
