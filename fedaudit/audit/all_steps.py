@@ -18,10 +18,11 @@ from fedaudit.audit.coverage import coverage
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.input_files import InputFile
 from fedaudit.audit.inputs import Inputs
-from fedaudit.audit.plan import ABSENT, OF_FEDERATION, VICTIMS, kind_of_step, no_attribution_reason
+from fedaudit.audit.plan import OF_FEDERATION, kind_of_step, no_attribution_reason
 from fedaudit.audit.request import AssessmentRequest, attacks_with
 from fedaudit.audit.resolve import pipeline_of
 from fedaudit.audit.run import AuditPipeline, AuditResults
+from fedaudit.report.checklist.leaks import OTHER_CLIENTS, OTHER_VICTIMS
 from fedaudit.report.run_header import run_id
 
 if TYPE_CHECKING:
@@ -164,8 +165,8 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         first, *others = done.values()
         rows = [row for outcome in others for row in preflight.instrument_rows(outcome.effect)]
         missing.append(Result(measurements=tuple(rows)))
-        if why := self.request.left_out.get(VICTIMS):
-            missing.append(Result(measurements=(missing_row(VICTIMS, why),)))
+        if why := self.request.left_out.get(OTHER_VICTIMS):
+            missing.append(Result(measurements=(missing_row(OTHER_VICTIMS, why),)))
         return AuditResults(
             results=list(_distinct([*self._of_victims(done), *missing, *self._attribute()])),
             effect=first.effect,
@@ -212,7 +213,9 @@ class AssessmentPipeline(AuditPipeline[AssessmentInputs]):
         )
         failed = (f"{name}: not run: {why}" for name, why in self._failed.items())
         left_out = self.request.left_out
-        unsearched = [f"Nothing was looked for: {why}." for why in [left_out.get(ABSENT)] if why]
+        unsearched = [
+            f"Nothing was looked for: {why}." for why in [left_out.get(OTHER_CLIENTS)] if why
+        ]
         return [*caveats, *self.audited.unaudited_model_caveats, *failed, *unsearched]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
@@ -252,7 +255,7 @@ def name_victims(lines: Iterable[tuple[str, str]]) -> list[str]:
 
 MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
     "extraction": ("extraction", "extract", "coverage", {}),
-    VICTIMS: ("extraction", "extract", "coverage", {"victim": "all"}),
+    OTHER_VICTIMS: ("extraction", "extract", "coverage", {"victim": "all"}),
     "pairs": ("extraction", "contextual", "coverage", {"attacker": "all", "victim": "all"}),
     "inference": ("probability", "ranking", "inference_accuracy", {}),
     "memorization": ("memorization", "memorize", "mr_inter", {"category": "all"}),

@@ -25,6 +25,7 @@ from fedaudit.audit.request import (
 from fedaudit.audit.resolve import resolve
 from fedaudit.config import registry
 from fedaudit.config.options import merge_tables
+from fedaudit.report.checklist.leaks import OTHER_CLIENTS, OTHER_VICTIMS
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +64,6 @@ STEPS: Mapping[type[AuditRequest], str] = {
 }
 """The name of each step, by the type of its request. One that looks for the records of a further
 victim is called `extraction of c2`."""
-
-VICTIMS = "other victims"
-"""What is left out if records of clients are at hand that no step looks for."""
-ABSENT = "other clients"
-"""What is left out if a federation is audited and the records of a client are not at hand."""
-
 
 OF_FEDERATION = ("reads_updates", "reads_clients")
 """The attributes of attacks that show something of all clients at once, and of no victim."""
@@ -370,9 +365,9 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "memorization", alone
     if quick and material.further_pairs:
         names = sorted(material.client_name(victim) for _, victim in material.further_pairs)
-        yield VICTIMS, f"the records of {' and '.join(names)} were {QUICK}"
+        yield OTHER_VICTIMS, f"the records of {' and '.join(names)} were {QUICK}"
     if absent := material.absent_clients:
-        yield ABSENT, f"the records of {', '.join(absent)} are not at hand"
+        yield OTHER_CLIENTS, f"the records of {', '.join(absent)} are not at hand"
     if not material.canaries:
         yield "canaries", "there is no file of canaries: name one with --canaries"
     elif material.audited.deployment:

@@ -109,7 +109,7 @@ def watched_records(
 def _planted_clients(canaries: CanarySet, texts: Sequence[str]) -> list[str]:
     """Return the clients all of whose canaries the texts hold, with their copies.
 
-    Raises InputError if there is no such client.
+    Raises InputError if no client has all of them there.
     """
     clients = Counter(canary.client for canary in canaries.planted)
     missing = {client: canaries.missing_from(texts, client) for client in clients}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from fedaudit.report import query
 from fedaudit.report.charts.line_plot import shorten_name
-from fedaudit.report.checklist.attackers import headline_totals
-from fedaudit.report.checklist.brief import is_one_of, kind_name, measurements_judged
+from fedaudit.report.checklist.attackers import headline_totals, is_one_of
+from fedaudit.report.checklist.brief import kind_name, measurements_judged
 from fedaudit.report.number_format import format_rate, is_rate, percent
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible

@@ -1,6 +1,6 @@
 """Where attackers stand, what they must know, and what was measured for each of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.api.records import Measurement
@@ -106,7 +106,7 @@ def headline_totals(report: Row) -> list[Row]:
         if name and _is_total(row):
             groups.setdefault((row["plugin"], name, str(row["scope"].get("key"))), []).append(row)
     return [
-        min(rows, key=lambda row: (not _is_among(row, failed_rows), *_rank(row, judged_rows)))
+        min(rows, key=lambda row: (not is_one_of(row, failed_rows), *_rank(row, judged_rows)))
         for rows in groups.values()
     ]
 
@@ -129,13 +129,14 @@ def _is_total(row: Row) -> bool:
 def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
     subset = row["scope"].get("set")
     rank = PREFERRED_SETS.index(subset) if subset in PREFERRED_SETS else 0
-    is_judged = _is_among(row, judged_rows)
+    is_judged = is_one_of(row, judged_rows)
     return not is_judged, row["low"] is None, query.source_rank(row), rank, -row["value"]
 
 
-def _is_among(row: Row, rows: list[Mapping[str, Any]]) -> bool:
+def is_one_of(row: Row, measurements: Sequence[Row]) -> bool:
+    """Tell whether a row is one of the measurements of judgements."""
     names = ("plugin", "metric", "scope", "value")
-    return any(all(row[name] == one[name] for name in names) for one in rows)
+    return any(all(m[name] == row[name] for name in names) for m in measurements)
 
 
 def unmeasured(report: Row) -> list[str]:

@@ -14,6 +14,7 @@ from fedaudit.report.checklist.attackers import (
     SERVER,
     attack_class,
     headline_totals,
+    is_one_of,
     is_source,
     position_of,
 )
@@ -150,12 +151,6 @@ def _of_n(row: Row, count: float) -> str:
     counted = f"{'an expected ' if row['hits'] is None else ''}{number(count)} of {row['n']:,}"
     victim = victim_of(row)
     return f"Of {victim}: {counted}" if victim else f"{counted[0].upper()}{counted[1:]}"
-
-
-def is_one_of(row: Row, measurements: Sequence[Row]) -> bool:
-    """Tell whether a row is one of the measurements of judgements."""
-    names = ("plugin", "metric", "scope", "value")
-    return any(all(m[name] == row[name] for name in names) for m in measurements)
 
 
 def measurements_judged(report: Row, status: str) -> list[Row]:

@@ -40,8 +40,9 @@ NOT_SEARCHED = "not searched"
 CAME_OUT, TOLD_APART = "came out", "told apart"
 ROLES = {"victim": ("victim", "data"), "attacker": ("prefixes", "attacker")}
 """The options that name the records of a party, by its role."""
-UNSEARCHED = ("other victims", "other clients")
-"""What an audit left out that is records of clients and no attack, by its name in `left_out`."""
+OTHER_VICTIMS, OTHER_CLIENTS = UNSEARCHED = ("other victims", "other clients")
+"""Names in `left_out` of clients' records: those at hand that no step looked for, and those that
+are not at hand."""
 NOT_PERSONAL = ("WATERMARK", "GATE", "CANARY")
 """Labels of findings that are not data of a person."""
 PASSAGES = ("DOCUMENT", "TEXT")

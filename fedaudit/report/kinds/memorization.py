@@ -70,7 +70,7 @@ CATEGORIES = {
 """Values of scope.category in reading order, as people read them."""
 
 TEXTS = {"input": "text", "output": "answer", "generation": "continuation"}
-UNSEARCHED = {"input": "texts", "output": "answers"}
+LEFT_OUT_TEXTS = {"input": "texts", "output": "answers"}
 """Values of scope.text in rows of what was not looked for, in words."""
 MOST_PAIRS, MOST_VARIANTS = 36, 100
 LABEL = "TEXT"
@@ -238,7 +238,7 @@ def _judge_with_pairs(
         return "fail", f"{name}: {worst.summary()} (p = {worst.p:.2g})."
     if status == "pass" and (doubt := _doubt(row, base, rows, pairs, policy)):
         return "inconclusive", f"{name}: {doubt}."
-    counts = [_unsearched(one.scope, one.hits, one.n) for one in rows if _is_left_out(one, row)]
+    counts = [_texts_left_out(one.scope, one.hits, one.n) for one in rows if _is_left_out(one, row)]
     if status == "pass" and (left_out := _left_out(counts)):
         return status, f"{reason} Not looked for: {left_out}."
     return status, reason
@@ -252,11 +252,11 @@ def _is_left_out(searched: Measurement, mean: Measurement) -> bool:
 def unsearched_texts(report: Row) -> str:
     """Return in words how many texts and answers no continuation was compared with, or nothing."""
     return _left_out(
-        [_unsearched(row["scope"], row["hits"], row["n"]) for row in rows(report, "searched")]
+        [_texts_left_out(row["scope"], row["hits"], row["n"]) for row in rows(report, "searched")]
     )
 
 
-class Unsearched(NamedTuple):
+class TextsLeftOut(NamedTuple):
     """How many of a client's texts, or of its answers, were not looked for."""
 
     what: str
@@ -264,20 +264,22 @@ class Unsearched(NamedTuple):
     n: int
 
 
-def _unsearched(scope: Mapping[str, object], hits: int | None, n: int | None) -> Unsearched | None:
+def _texts_left_out(
+    scope: Mapping[str, object], hits: int | None, n: int | None
+) -> TextsLeftOut | None:
     """Return what a row `searched` counts; None if it is about what one attacker has as well."""
-    what = UNSEARCHED.get(str(scope.get("text")))
+    what = LEFT_OUT_TEXTS.get(str(scope.get("text")))
     if what is None or "attacker" in scope or not n:
         return None
-    return Unsearched(what, n - (hits or 0), n)
+    return TextsLeftOut(what, n - (hits or 0), n)
 
 
-def _left_out(counts: Iterable[Unsearched | None]) -> str:
+def _left_out(counts: Iterable[TextsLeftOut | None]) -> str:
     """Return in words how many texts and answers of all clients together were not looked for."""
     known = [one for one in counts if one is not None]
     totals = {
         what: (sum(one.missing for one in alike), sum(one.n for one in alike))
-        for what in UNSEARCHED.values()
+        for what in LEFT_OUT_TEXTS.values()
         if (alike := [one for one in known if one.what == what])
     }
     counted = " and ".join(f"{some:,} of {n:,} {what}" for what, (some, n) in totals.items())
