@@ -60,7 +60,7 @@ def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: Defens
     """
     from fedaudit.report.redaction import Redactor, user_key
 
-    section = run_defenses(plan, folder, Redactor(user_key()), watch)
+    section = run_defenses(plan, report.measurements, folder, Redactor(user_key()), watch)
     full_report = replace(report, defenses=section)
     write(full_report, folder / "report.json")
     return full_report

@@ -11,7 +11,13 @@ from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.records import Measurement
 from fedaudit.audit.defenses import study, training
 from fedaudit.audit.defenses.plan import client_files, defense_candidates, retraining_settings
-from fedaudit.audit.defenses.training import DefenseWatch, deployed_loss, leak_request, leak_row
+from fedaudit.audit.defenses.training import (
+    DefenseWatch,
+    deployed_loss,
+    leak_requests,
+    leak_row,
+    worst_pair,
+)
 from fedaudit.audit.prepare import prepare
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
@@ -41,7 +47,7 @@ def prepared(federation):
 def finished(prepared, tmp_path_factory):
     """Return a folder in which everything is trained, its section, and what was said meanwhile."""
     folder, said = tmp_path_factory.mktemp("defenses"), []
-    found = study.run_defenses(prepared.defenses, folder, KEY, DefenseWatch(note=said.append))
+    found = study.run_defenses(prepared.defenses, [], folder, KEY, DefenseWatch(note=said.append))
     return folder, found, said
 
 
@@ -94,6 +100,30 @@ def test_without_a_seed_nothing_is_planned(federation):
         prepare(federation.path, defenses=["scrub"], defense_seeds=0, device="cpu")
 
 
+def test_the_client_that_lost_most_is_attacked(federation):
+    plan = prepare(federation.path, defenses=["scrub"], options=FEW, device="cpu").defenses
+    assert [(pair.attacker, pair.victim) for pair in plan.pairs] == [("c0", "c1"), ("c1", "c0")]
+
+    def row(victim, value, attack="contextual", **scope):
+        return Measurement(
+            kind="extraction", plugin=attack, metric="coverage", value=value, low=value, high=value,
+            scope={"victim": victim, "source": "tuned-not-base", **scope},
+        )  # fmt: skip
+
+    def attacked(*rows):
+        return worst_pair(plan.pairs, rows).victim
+
+    assert attacked() == attacked(row("c1", 0.2), row("c0", 0.2)) == "c1"
+    assert attacked(row("c1", 0.2), row("c0", 0.3)) == "c0"
+    # Parts of a victim's targets and what the base says as well are not its loss.
+    assert attacked(row("c1", 0.2), row("c0", 0.3, label="PERSON")) == "c1"
+    # Without the first attack the second one counts.
+    assert attacked(row("c1", 0.2, "verbatim"), row("c0", 0.3, "verbatim")) == "c0"
+    # Rows of an audit with one victim name no victim.
+    quick = prepare(federation.path, defenses=["scrub"], options=FEW, device="cpu", quick=True)
+    assert [pair.victim for pair in quick.defenses.pairs] == ["c1"]
+
+
 def test_what_is_kept_is_not_trained_again(prepared, finished, monkeypatch):
     folder, found, _ = finished
 
@@ -101,7 +131,7 @@ def test_what_is_kept_is_not_trained_again(prepared, finished, monkeypatch):
         raise AssertionError("it is trained again")
 
     monkeypatch.setattr(runner, "simulate", refuse)
-    again = study.run_defenses(prepared.defenses, folder, KEY, DefenseWatch())
+    again = study.run_defenses(prepared.defenses, [], folder, KEY, DefenseWatch())
     assert again == found
 
 
@@ -116,14 +146,14 @@ def test_what_was_stopped_goes_on(prepared, finished, monkeypatch, tmp_path):
 
     monkeypatch.setattr(study, "run_defense", stop)
     with pytest.raises(Interrupted, match=r"training 2 of 2; 1 are kept in .*--resume"):
-        study.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
+        study.run_defenses(prepared.defenses, [], tmp_path, KEY, DefenseWatch())
 
     def go_on(config, folder, *rest):
         trained.append(folder.name)
         return real(config, folder, *rest)
 
     monkeypatch.setattr(study, "run_defense", go_on)
-    found = study.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
+    found = study.run_defenses(prepared.defenses, [], tmp_path, KEY, DefenseWatch())
     assert len(trained) == 1
     assert trained[0].startswith("scrub-")
     whole = json.loads(json.dumps(finished[1]))
@@ -155,7 +185,7 @@ def test_a_refusal_is_the_reason_and_ends_nothing(prepared, monkeypatch, tmp_pat
     monkeypatch.setattr(runner, "simulate", refuse)
     said = []
     two = replace(prepared.defenses, seeds=[1, 2])
-    found = study.run_defenses(two, tmp_path, KEY, DefenseWatch(note=said.append))
+    found = study.run_defenses(two, [], tmp_path, KEY, DefenseWatch(note=said.append))
     assert len(said) == 1  # without anything to compare with, nothing else is trained
     assert found["tried"][0]["reason"] == "seed 1: nothing is refused"
     assert found["recommendations"][0].endswith("seed 1: nothing is refused.")
@@ -244,7 +274,7 @@ def test_what_is_missing_is_named(federation, prepared, tmp_path):
     planted = retraining_settings(foreign, given, profile="cross:nano", detector="names")
     assert (planted.canaries.count, planted.watermark.plugin) == (0, "")
     with pytest.raises(UsageError, match="needs the records of an attacker and of a victim"):
-        leak_request(replace(prepared.plan, steps={}))
+        leak_requests(replace(prepared.plan, steps={}))
 
 
 def test_what_cannot_be_tried_says_why_and_a_deployed_one_has_its_own_loss(prepared):

@@ -182,15 +182,23 @@ def _check_candidates(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttackedPair:
+    """A client that attacks another one, by name, and the request by which it does."""
+
+    attacker: str
+    victim: str
+    request: ExtractionRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefensePlan:
     """The federation's settings without a defence, the defences, the seeds, and the attack."""
 
     config: Simulation
     candidates: Sequence[DefenseCandidate]
     seeds: Sequence[int]
-    request: ExtractionRequest
-    attacker: str
-    victim: str
+    pairs: Sequence[AttackedPair]
+    """The pairs of clients of the audit, one for each victim; one is attacked after training."""
     earlier: float | None = None
     """Seconds of one training, as measured for the audited federation, if known."""
     size: int | None = None

@@ -5,15 +5,17 @@ under the same questions, and then averaged over seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import Interrupted, UsageError
 from fedaudit.api.estimates import Estimate
+from fedaudit.api.records import Measurement
 from fedaudit.audit.defenses.plan import (
     NONE,
+    AttackedPair,
     DefenseCandidate,
     DefensePlan,
     client_files,
@@ -26,10 +28,11 @@ from fedaudit.audit.defenses.training import (
     ATTACKS,
     DefenseOutcome,
     DefenseWatch,
-    leak_request,
+    leak_requests,
     read_outcome,
     request_digest,
     run_defense,
+    worst_pair,
     write_outcome,
 )
 from fedaudit.audit.material import Material
@@ -262,14 +265,14 @@ def make_defense_plan(
     """
     if seeds < 1:
         raise UsageError(f"defense_seeds is {seeds}; each defence is trained with 1 or more.")
-    request = leak_request(plan)
+    requests = leak_requests(plan)
     config = retraining_settings(
         material,
         client_files(material, data),
         profile=profile,
-        detector=request.detector,
-        device=request.device,
-        dtype=request.dtype,
+        detector=requests[0].detector,
+        device=requests[0].device,
+        dtype=requests[0].dtype,
     )
     federation = material.audited.federation
     trained = federation.manifest.config.get("defenses", ()) if federation else ()
@@ -278,21 +281,32 @@ def make_defense_plan(
         candidates=defense_candidates(config, names, options=options, trained=trained),
         # Those after the federation's own, the one that was found to leak.
         seeds=range(config.seed + 1, config.seed + 1 + seeds),
-        request=request,
-        attacker=material.client_name(request.prefixes),
-        victim=material.client_name(request.victim),
+        pairs=[
+            AttackedPair(
+                attacker=material.client_name(request.prefixes),
+                victim=material.client_name(request.victim),
+                request=request,
+            )
+            for request in requests
+        ],
         earlier=earlier_seconds(material, config),
         size=folder_size(material),
     )
 
 
 def run_defenses(
-    plan: DefensePlan, folder: Path, redactor: "Redactor", watch: DefenseWatch
+    plan: DefensePlan,
+    rows: Sequence[Measurement],
+    folder: Path,
+    redactor: "Redactor",
+    watch: DefenseWatch,
 ) -> dict[str, Any]:
     """Train and attack what is not done yet, below `folder`; return the report's section.
 
-    Raises Interrupted where the run was stopped: what is finished is kept.
+    The victim is the one that lost most in the audit, whose measurements are `rows`. Raises
+    Interrupted where the run was stopped: what is finished is kept.
     """
+    plan = replace(plan, pairs=[worst_pair(plan.pairs, rows)])
     defense_folder = folder / FOLDER
     make_folder(defense_folder)
     outcomes: dict[str, list[DefenseOutcome]] = {}
@@ -328,11 +342,12 @@ def _outcome(
     """Return the outcome of one federation: read from its file, or measured now."""
     config = candidate.settings(plan.config, seed)
     settings = config.sha256()
+    [pair] = plan.pairs
     name = f"{candidate.name}-seed{seed}-{settings[:8]}"
-    file, digest = folder / f"{name}.json", f"{settings} {request_digest(plan.request)}"
+    file, digest = folder / f"{name}.json", f"{settings} {request_digest(pair.request)}"
     if existing := read_outcome(file, digest):
         return existing
-    outcome = run_defense(config, folder / name, plan.request, redactor, watch)
+    outcome = run_defense(config, folder / name, pair.request, redactor, watch)
     if not outcome.reason:
         write_outcome(outcome, file, digest)
     return outcome
@@ -341,7 +356,7 @@ def _outcome(
 def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
     """Return what a report says of all defences: means over seeds, differences, sentences."""
     reasons = {name: _reason(runs) for name, runs in outcomes.items()}
-    none = outcomes[NONE]
+    none, pair = outcomes[NONE], plan.pairs[0]
     if reasons[NONE]:
         effects: dict[str, DefenseEffect] = {}
     else:
@@ -358,8 +373,8 @@ def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
     )
     return {
         "seeds": list(plan.seeds),
-        "attacker": plan.attacker,
-        "victim": plan.victim,
+        "attacker": pair.attacker,
+        "victim": pair.victim,
         "attacks": list(ATTACKS),
         "tried": list(_rows(plan, outcomes, effects, reasons)),
         "recommendations": sentences,

@@ -16,6 +16,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement, Target
 from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.audit.access import RIGHT
+from fedaudit.audit.defenses.plan import AttackedPair
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.session import run_audit
@@ -40,17 +41,21 @@ PARTIAL_SCOPE_KEYS = frozenset(
 """Scope keys that are absent from rows about all targets and all requests."""
 
 
-def leak_request(plan: Plan) -> ExtractionRequest:
-    """Return the request for every trained federation: the same records, options and seed.
+def leak_requests(plan: Plan) -> list[ExtractionRequest]:
+    """Return a request for each victim of the audit, with its records, options and seed.
 
     Raises UsageError where the audit itself has no records to attack with.
     """
-    step = plan.requests.get("extraction")
-    if not isinstance(step, ExtractionRequest) or step.victim is None:
-        raise UsageError(
-            "--defenses needs the records of an attacker and of a victim: name them with "
-            "--prefixes and --victim."
-        )
+    steps = [step for step in plan.requests.values() if isinstance(step, ExtractionRequest)]
+    if requests := [_leak_request(plan, step) for step in steps if step.victim]:
+        return requests
+    raise UsageError(
+        "--defenses needs the records of an attacker and of a victim: name them with "
+        "--prefixes and --victim."
+    )
+
+
+def _leak_request(plan: Plan, step: ExtractionRequest) -> ExtractionRequest:
     options: dict[str, Mapping[str, Any]] = {}
     for request in reversed(list(plan.requests.values())):
         options |= {
@@ -124,6 +129,20 @@ def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
     if candidates:
         return max(candidates, key=lambda row: row.value or 0.0)
     return exclusive_rows[0] if exclusive_rows else None
+
+
+def worst_pair(pairs: Sequence[AttackedPair], rows: Sequence[Measurement]) -> AttackedPair:
+    """Return the pair whose victim lost the largest share in the audit with these rows.
+
+    It is the first of several that lost as much, and where nothing was measured.
+    """
+
+    def share(pair: AttackedPair) -> float:
+        of_victim = [row for row in rows if row.scope.get("victim", pair.victim) == pair.victim]
+        leaks = (leak_row(of_victim, attack) for attack in ATTACKS)
+        return next((row.value for row in leaks if row and row.value is not None), 0.0)
+
+    return max(pairs, key=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

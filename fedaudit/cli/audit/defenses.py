@@ -36,7 +36,12 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     if plan.size:
         megabytes = plan.size * plan.trainings / 1e6
         yield f"  about {megabytes:,.0f} MB of trained federations are kept in the output folder"
-    yield f"  {plan.attacker} attacks {plan.victim} each time: {', '.join(plan.request.attacks)}"
+    pair = plan.pairs[0]
+    attacks = ", ".join(pair.request.attacks)
+    if len(plan.pairs) > 1:
+        yield f"  the client that lost most in the audit is attacked each time: {attacks}"
+    else:
+        yield f"  {pair.attacker} attacks {pair.victim} each time: {attacks}"
     for candidate in plan.candidates:
         if candidate.reason:
             yield f"  {candidate.name} is left out: {candidate.reason.rstrip('.')}"
@@ -70,13 +75,15 @@ def add_defenses(
     from fedaudit.audit.defenses.study import run_defenses
     from fedaudit.audit.defenses.training import DefenseWatch
     from fedaudit.report import document
+    from fedaudit.report.verdict.recheck import judged_rows
 
     print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
     with training_progress(quiet) as listener, watching(quiet) as bar:
         watch = DefenseWatch(
             note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar
         )
-        section = run_defenses(plan, folder, Redactor(user_key()), watch)
+        rows, _ = judged_rows(report)
+        section = run_defenses(plan, rows, folder, Redactor(user_key()), watch)
     full_report = {**report, "defenses": document.to_plain(section, "defenses")}
     document.validate(full_report)
     for path in filter(None, (folder / "report.json", copy)):
