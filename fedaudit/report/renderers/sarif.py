@@ -1,8 +1,9 @@
 """A report as SARIF 2.1.0, for code scanning and other tools that gate on it.
 
 A rule is a class of attacks. Judgements are results of the kinds fail, pass and review
-(inconclusive), classes that were not run are of the kind notApplicable or open, and findings are
-results of their own. The log contains nothing beyond the report, so leaks are masked.
+(inconclusive), classes that were not run are of the kind notApplicable or open, records that were
+not looked for are open, and findings are results of their own. The log contains nothing beyond the
+report, so leaks are masked.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 from fedaudit import __version__
 from fedaudit.api.records import Measurement
+from fedaudit.report.checklist.leaks import unsearched_records
 from fedaudit.report.comparison import finding_identity
 from fedaudit.report.kinds.registry import class_of, is_ours, kind_of, kinds_of
 from fedaudit.report.query import Row
@@ -43,7 +45,7 @@ NOT_RUN = {"not_run": "open", "not_applicable": "notApplicable"}
 def render(report: Row) -> str:
     """Return a valid report's document as one SARIF log with one run."""
     judged = [*_contradiction(report), *_judgement_results(report)]
-    results = [*judged, *_finding_results(report), *_not_run(report)]
+    results = [*judged, *_finding_results(report), *_not_run(report), *_unsearched(report)]
     rules = [*_rules(report)]
     log = {
         "$schema": SCHEMA,
@@ -182,6 +184,12 @@ def _not_run(report: Row) -> Iterator[dict[str, Any]]:
             title = f"{entry['class'].replace('_', ' ')}: {entry['status'].replace('_', ' ')}"
             text = f"{title}: {entry['reason']}"
             yield _result(rule, kind, "none", text, {"edpb": entry["edpb"]}, "coverage", rule)
+
+
+def _unsearched(report: Row) -> Iterator[dict[str, Any]]:
+    """Yield an open result for each sentence on clients' records that were not looked for."""
+    for text in unsearched_records(report):
+        yield _result("FA-AUDIT", "open", "none", text, {}, "unsearched", text)
 
 
 def _result(

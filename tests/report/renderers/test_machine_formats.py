@@ -113,6 +113,15 @@ def test_sarif_has_a_result_for_each_judgement_finding_and_class_not_run():
     assert run["properties"]["verdict"] == report["verdict"]["status"]
 
 
+def test_sarif_names_the_clients_whose_records_were_not_looked_for():
+    report = judged()
+    told = "The records of c2 are not at hand."
+    assert told not in {one["message"]["text"] for one in log(report)["results"]}
+    report["run"]["config"] = {"left_out": {"other clients": "the records of c2 are not at hand"}}
+    [found] = [one for one in log(report)["results"] if one["message"]["text"] == told]
+    assert (found["ruleId"], found["kind"], found["level"]) == ("FA-AUDIT", "open", "none")
+
+
 def test_sarif_names_the_adapter_relative_to_something():
     report = judged()
     report["target"]["adapter"] = "/home/somebody/run 1/rounds/010/global"
