@@ -24,6 +24,7 @@ from .name_words import (
     CARD_FIELDS,
     CLOSINGS,
     DEGREES,
+    FOREIGN_RELATIONS,
     LEGAL_FORMS,
     LETTERS_BEHIND,
     LIST_LABELS,
@@ -45,6 +46,7 @@ from .name_words import (
     PLURAL_TITLES,
     RELATIONS,
     ROLES,
+    SMALL_TITLES,
     SURNAME_LABELS,
     THINGS,
     TITLES,
@@ -72,10 +74,10 @@ _HYPHEN, _SPACE = "'’ʼ`\\-\u2010\u2011", "[ \u00a0\u202f]"
 _WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+|–{_UPPER}{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
 _TITLES = "|".join(sorted((*TITLES, *OFFICES), key=len, reverse=True))
+_SMALL_TITLES = "|".join(sorted(SMALL_TITLES, key=len, reverse=True))
 _TITLE = (
     rf"(?:(?:(?:{NUMBERED_TITLES}){_SPACE}\d{{1,6}}(?={_SPACE}{_UPPER})|(?:[LlDd]['’])?"
-    rf"(?:{_TITLES}|(?i:mr|mrs|ms|dr|drs|dhr|prof|miss|señora?|signora?|monsieur|madame|heer"
-    rf"|mevrouw|herrn?|frau)))(?![\w'’\-])\.?"
+    rf"(?:{_TITLES}|(?i:{_SMALL_TITLES})))(?![\w'’\-])\.?"
     rf"(?:{_SPACE}?(?:{DEGREES})\.|{_SPACE}Emerit(?:a|us)|{_SPACE}?\((?:{_TITLES})\.?\))*)"
 )
 _PARTICLE = (
@@ -144,6 +146,8 @@ _LIST_GOES_ON = re.compile(
 )
 """What may stand between two people of a list."""
 _CLOSING = re.compile(rf"\W*(?:{CLOSINGS})\W*", re.I)
+_SIGNED_OFF = re.compile(rf"(?:^|[.!?)]\s+)(?:{CLOSINGS}|thanks|thank you),\s+$", re.I)
+"""Before a name that ends a line: "See you soon. Thanks, Faith"."""
 _GREETING = re.compile(
     r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola|ciao|beste"
     r"|thanks|thank you|many thanks|merci|danke|grazie|gracias"
@@ -161,7 +165,9 @@ _INTRODUCED = re.compile(
 )
 """After this one listed first name is a person: "her son Luka", "Patient Luka"."""
 _RELATED = re.compile(
-    rf"(?:\b(?:his|her|their|my|our|your)|['’]s)\s+(?:\w+\s+)?(?:{_FAMILY}),?\s+$"
+    rf"(?:\b(?i:his|her|their|my|our|your)|['’]s)\s+(?:\w+\s+)?(?:{_FAMILY}),?\s+$"
+    r"|\b(?i:sus?|mis?|tus?|son|sa|ses|mon|ma|mes|leurs?|nos?|notre|suo|sua|sue|mi[oa]|loro|seu|minha|meu"
+    rf"|zijn|haar|mijn|hun)\s+(?:{'|'.join(FOREIGN_RELATIONS)}),?\s+$"
 )
 """After this one word with a capital is a person, listed or not: "her husband Cheikh"."""
 _APPOSITION = re.compile(
@@ -271,6 +277,10 @@ _IN_SMALL_LETTERS = re.compile(
     r"(?P<given>[a-z]{3,})(?P<gap>\s?)(?P<family>(?<=\s)[a-z]{3,})?"
     r"(?=\s*[,!?.:\n]|$|\s(?:and|this|from)\b)"
 )
+_SMALL_WORD = r"[a-z]+(?:['’](?!s\b)[a-z]+)?"
+_TITLED_IN_SMALL_LETTERS = re.compile(
+    rf"\b(?P<title>(?:mr|mrs|ms|dr|prof)\b\.?\s)(?P<names>{_SMALL_WORD}(?:\s{_SMALL_WORD})?)"
+)
 _PROSE_TO = re.compile(rf"\p{{Ll}}{{2}},?{_SPACE}(?P<given>{_WORD})$", re.V1)
 _PROSE_FROM = re.compile(rf",?{_SPACE}\p{{Ll}}+{_SPACE}\p{{Ll}}", re.V1)
 """Between these a line ends within a sentence: "The applicant, Dimitrios / Papadakis, is a"."""
@@ -280,6 +290,9 @@ _LEGAL_FORM = re.compile(
 )
 _NEXT_IS_LABEL = re.compile(r"[ \t]*\r?\n[ \t]*[^\W\d][^\n:]{1,30}:[ \t]")
 """What follows the name at the head of a record card: a line with a label."""
+_GENERATION = re.compile(
+    rf"(?:,?{_SPACE}(?:[JS]r\b\.?|[JS]R\b)|{_SPACE}(?:I{{2,3}}|IV)\b)(?![\w'’-])", re.V1
+)
 _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
 
 
@@ -376,6 +389,8 @@ class _Cells:
             return label
         if dashed := _DASHED.search(before):
             return f"{dashed['role'].lower()} -"
+        if _SIGNED_OFF.search(before):
+            return "signature"
         match = _LABEL.search(before) or _CARE_OF.search(before)
         if match is None and whole:
             match = _HEADER.fullmatch(before)
@@ -497,7 +512,7 @@ def latin_names(text: str) -> Iterator[FoundName]:
     names += _several(joined, names, cells, lists)
     names += _also_greeted(joined, names, cells, lists)
     names += _judges(joined, names, cells)
-    found_names = _surname_first(joined, cells, lists, names)
+    found_names = _with_generations(joined, _surname_first(joined, cells, lists, names))
     positions: set[int] = set()
     surnames: dict[str, float] = {}
     for name, surname in found_names:
@@ -519,6 +534,15 @@ def latin_names(text: str) -> Iterator[FoundName]:
             yield FoundName(start, end, surnames[surname])
 
 
+def _with_generations(
+    text: str, names: Iterable[tuple[FoundName, str]]
+) -> Iterator[tuple[FoundName, str]]:
+    """Yield the names, each up to the end of what tells it from an ancestor's: "Ford II"."""
+    for name, surname in names:
+        behind = _GENERATION.match(text, name.end)
+        yield name._replace(end=behind.end()) if behind else name, surname
+
+
 def _is_turn(text: str, end: int, context: _Context) -> bool:
     """Tell whether words that end there say who speaks: "Quillon Pryx: where?"."""
     return context.starts_cell and _COLON.match(text, end) is not None
@@ -536,7 +560,16 @@ def _with_capitals(text: str, lists: NameLists) -> str:
             return str(match[0])
         return str(match["cue"] + given.title() + match["gap"] + family.title())
 
-    return str(_IN_SMALL_LETTERS.sub(capital, text)) if _IN_SMALL_LETTERS.search(text) else text
+    def surname(match: "re.Match[str]") -> str:
+        first, _, second = match["names"].partition(" ")
+        families = lists.last - lists.common - FUNCTION_WORDS - {"said"}
+        if name_key(first) in families:
+            return str(match["title"] + first.title() + match["names"][len(first) :])
+        both = name_key(first) in lists.first and name_key(second) in families
+        return str(match["title"] + match["names"].title() if both else match[0])
+
+    text = str(_IN_SMALL_LETTERS.sub(capital, text))
+    return str(_TITLED_IN_SMALL_LETTERS.sub(surname, text))
 
 
 def _without_places(text: str, lists: NameLists) -> str:
@@ -1043,12 +1076,15 @@ def _could_be(pieces: Sequence[_Piece], lists: NameLists) -> bool:
     words = [p for p in pieces if p.kind != "particle"]
     if len(words) == 1 and words[0].key in lists.first:
         return words[0].kind == "word" and not _is_common(words[0], lists)
+    both = (
+        len(words) == 2 and words[0].key in lists.first and words[1].key in lists.last - PLACE_WORDS
+    )
     return (
         2 <= len(words) <= MOST_WORDS - 1
         and all(p.kind in ("word", "initials") for p in words)
         and not any(p.shouted for p in words)
         and not any(map(_looks_common, words))
-        and not any(_is_common(p, lists) for p in words)
+        and (both or not any(_is_common(p, lists) for p in words))
     )
 
 

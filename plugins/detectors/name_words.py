@@ -16,6 +16,14 @@ TITLES = (
     *(r"(?:docteure?|doctora?|doutora?|dottor(?:essa)?)(?!\.)", "Rechtsanw(?:alt|ältin)"),
 )
 """Regular expressions of what stands before the name of a person only."""
+SMALL_TITLES = (
+    *("mr", "mrs", "ms", "dr", "drs", "dhr", "prof", "miss", "señora?", "señorita", "signora?"),
+    *("signorina", "monsieur", "madame", "mademoiselle", "heer", "mevrouw", "mejuffrouw", "herrn?"),
+    *("frau", "senhora?", "dra", "sra", "srta", "doña", "fru", "frøken", "pan[iíaeu]", "panią"),
+    *(r"prof\.ssa", r"sig\.(?:r?a|na)?", r"dott\.(?:ssa)?", r"avv\.", r"ing\.", r"lic\."),
+    *(r"mw\.", r"hr\.", r"adw\.", r"mec\.", r"m(?:me|lle)", "maître"),
+)
+"""Titles that are written in small letters, too."""
 OFFICES = (
     *("Doctor", "Lady", "Lord", "Judge", "Justice", "Captain", "Major", "Colonel", "Lieutenant"),
     *("Sergeant", "Officer", "Inspector", "Detective", "Constable", "Senator", "Nurse", "Imam"),
@@ -25,7 +33,7 @@ OFFICES = (
     *("Me", "Richter", "Justices", "Judges", "Lords", "époux", "épouse", "née", "né", "geb"),
     *("Bishop", "Cardinal", "Pastor", "Vicar", "Magistrate", "Matron", "Surgeon", "Midwife"),
     *("Coroner", "Trooper", "Commander", "Admiral", "Brigadier", r"Gen\.", "Zeugen?", "Zeugin"),
-    *("Kläger(?:in)?", "Beklagte[rn]?", "Angeklagte[rn]?", "Schwester", "Pfleger", "Bayan"),
+    *("Kläger(?:in)?", "Beklagte[rn]?", "Angeklagte[rn]?", "Schwester", "Pfleger", "Bayan", "sr"),
 )
 """What also stands before other words: Justice Department, Sister Company."""
 PLURAL_TITLES = r"Messrs|MM\.|Mmes|Drs|Srs|Profs|Justices|Judges|Lords|Eheleute|époux"
@@ -107,6 +115,13 @@ RELATIONS = (
     *("neighbou?r", "colleague", "roommate", "widow", "widower", "twin", "grandson", "stepson"),
     *("granddaughter", "stepdaughter", "grandmother", "grandfather", "sibling"),
 )
+FOREIGN_RELATIONS = (
+    *("hij[oa]", "herman[oa]", "marido", "espos[oa]", "mujer", "madre", "padre", "prim[oa]"),
+    *("fille", "fils", "mari", "femme", "frère", "sœur", "soeur", "mère", "père", "neveu"),
+    *("figli[oa]", "fratello", "sorella", "marito", "moglie", "filh[oa]", "irmão", "irmã", "mãe"),
+    *("pai", "mulher", "dochter", "zoon", "broer", "zus", "vrouw", "echtgeno(?:ot|te)", "moeder"),
+)
+"""Kin in languages that write nouns in small letters."""
 PEOPLE = (
     *("baby", "boy", "girl", "patient", "resident", "tenant", "pupil", "student", "nurse"),
     *("midwife", "carer", "worker", "deceased", "witness", "appellant", "accused", "detainee"),

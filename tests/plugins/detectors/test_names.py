@@ -278,6 +278,34 @@ CASES = {
         "hi {sandra}, my name is {sandra bouvier} and i spoke to {aisha mohammed}.",
         "hi mate, hello team, my name is on the list",
     ],
+    "titles in small letters, also before names in small letters": [
+        "L'avv. {Sartori}, il sig. {Pellegrino}, la sig.ra {Moretti} e la prof.ssa {Ferri}.",
+        "La sra. {Echeverría} y el dr. {Iturbe}; o senhor {Tavares} e a dra. {Nóbrega}.",
+        "mw. {Hofstra} en dhr. {Wiersma}; Retten hørte hr. {Kjeldsen} og fru {Bloch}.",
+        "Sąd wezwał pana {Wróblewskiego} oraz panią {Sikorską}.",
+        "seen by dr {khan}, mr {patel}'s wife and ms {karen o'neill}",
+        "the dr said the mr box is empty",
+        "the sr. Engineer, the prof level and the dr room",
+    ],
+    "relatives in other languages": [
+        "su hija {Lucía} y su marido {Íñigo}; sa fille {Chloé}, son mari {Gaël}",
+        "Suo marito {Gualtiero}; zijn dochter {Femke}; Your daughter {Jin-ah} was seen.",
+        "son Excellence, sa Majesté, su Señoría, mi Casa es tu Casa",
+    ],
+    "who signs at the end of a line": [
+        "Please send the form back. Thanks, {Faith}",
+        "I will be late. Many thanks, {Rosalind Achterberg}\nOk great! Cheers, {Tamsin}",
+        "Done. Thanks, Support Team\nPlease pay. Kind regards, Billing\nThanks, London office",
+    ],
+    "what tells a name from an ancestor's": [
+        "{William Gates III}, {Robert Downey Jr}. and {Sammy Davis, Jr.}, came",
+        "World War II, Type II Diabetes and Phase III Trial",
+    ],
+    "items of a list that are words as well": [
+        "1. {Ahmed Hassan}\n2. {Joy Will}\n3. {Mark Bond}",
+        "1. {Ahmed Hassan}\n2. Park Lane\n3. {Mark Bond}",
+        "1. Rent\n2. Joy Division\n3. Mark Up",
+    ],
     "what stands around a name is no part of it": [
         "Mr {John Smith} UK and Pt {MWANGI, Grace Wanjiru} DOB",
         "Signed: {R. K. Narang}, Branch Manager",
