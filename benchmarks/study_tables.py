@@ -8,14 +8,13 @@
 
 A page may have five places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
 trade-offs, between `<!-- curves -->` and `<!-- end of curves -->` for the same numbers by copies,
-with those of --beside, a report of another base, between `<!-- claims -->` and
-`<!-- end of claims -->` for the claims, between `<!-- other seeds -->` and
-`<!-- end of other seeds -->` for those that come out differently in a report of other seeds, and
-between `<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours, of a
-real model too where --small gave a report. What
-they need of the reports is kept beside the page, in docs/studies/; what other seeds came to stays
-there until --again says otherwise, and is compared for the claims that both have. A test makes the
-tables anew from what is kept and compares.
+between `<!-- claims -->` and `<!-- end of claims -->` for the claims, between `<!-- other seeds -->`
+and `<!-- end of other seeds -->` for those that come out differently in a report of other seeds,
+and between `<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours.
+Where --small gave a report, curves, claims and figures are of a real model, too. What they need of
+the reports is kept beside the page, in docs/studies/; what other seeds came to stays there until
+--again says otherwise, and is compared for the claims that both have. A test makes the tables anew
+from what is kept and compares.
 """
 
 import argparse
@@ -106,12 +105,17 @@ def _with_block(page: str, marks: tuple[str, str], text: str) -> str:
     return "".join([before, start, text, "\n", end, after])
 
 
+def _kept_reports(kept: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the study on the built-in model, and the one on a real model where it is kept."""
+    return [kept, *([kept["small"]] if "small" in kept else [])]
+
+
 def _curve_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table for each of what columns such as "verbatim, 5 copies" measure.
 
     A line is a variant of one of the bases; one that a base was not measured at has no line.
     """
-    reports = [kept, *([kept["beside"]] if "beside" in kept else [])]
+    reports = _kept_reports(kept)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for column in kept["run"]["config"]["tradeoffs"]:
         groups.setdefault(column["title"].partition(", ")[0], []).append(column)
@@ -261,7 +265,7 @@ def _is_measured(claim: Mapping[str, Any]) -> bool:
 
 def _figure_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paper's numbers and those of the study, as far as it has them."""
-    reports = [kept, *([kept["small"]] if "small" in kept else [])]
+    reports = _kept_reports(kept)
     names = [BASES[report["run"]["config"]["scale"]] for report in reports]
     heads = names if len(names) > 1 else ["here"]
     yield f"| | the paper | {' | '.join(heads)} | source |"
@@ -299,7 +303,6 @@ def main() -> None:
     parser.add_argument("report", type=Path, nargs="?")
     parser.add_argument("page", type=Path, nargs="?")
     parser.add_argument("--again", type=Path, help="a report of other seeds, judged alike")
-    parser.add_argument("--beside", type=Path, help="a report of another base, for the curves")
     parser.add_argument("--more", action="store_true", help="claims that no other run measured")
     parser.add_argument("--fresh", action="store_true", help="claims of seeds that were locked")
     parser.add_argument("--small", action="store_true", help="the study at --scale small")
@@ -323,11 +326,9 @@ def main() -> None:
     again = json.loads(given.again.read_text("utf-8")) if given.again else None
     beside = {
         name: before[name]
-        for name in ("again", "more", "fresh", "small", "published", "beside")
+        for name in ("again", "more", "fresh", "small", "published")
         if name in before
     }
-    if given.beside:
-        beside["beside"] = kept_report(json.loads(given.beside.read_text("utf-8")))
     _write(given.page, beside | kept_report(report, again))
 
 

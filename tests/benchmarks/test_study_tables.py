@@ -122,7 +122,7 @@ def copies_report(scale, value, low, high, seeds):
 
 def test_curves_stand_beside_those_of_another_base():
     kept = made["kept_report"](copies_report("small", 0.25, 0.1, 0.5, [1]))
-    kept["beside"] = made["kept_report"](copies_report("nano", 0.5, 0.2, 0.8, [1, 2]))
+    kept["small"] = made["kept_report"](copies_report("nano", 0.5, 0.2, 0.8, [1, 2]))
     page = made["page_with_table"]("<!-- curves -->\n<!-- end of curves -->\n", kept)
     assert page.splitlines()[1:-1] == [
         "**Verbatim**",
@@ -135,7 +135,7 @@ def test_curves_stand_beside_those_of_another_base():
         "| 2 passes | fedaudit-nano, 2 seeds | - | 4 of 8, 50.0 % \\[20.0, 80.0\\] |",
     ]
     assert made["page_with_table"](page, kept) == page
-    del kept["beside"]["measurements"][1]  # a variant that the other base was not measured at
+    del kept["small"]["measurements"][1]  # a variant that the other base was not measured at
     shorter = made["page_with_table"](page, kept).splitlines()
     assert shorter == [*page.splitlines()[:-2], page.splitlines()[-1]]
 
