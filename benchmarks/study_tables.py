@@ -8,9 +8,10 @@
 
 A page may have five places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
 trade-offs, between `<!-- curves -->` and `<!-- end of curves -->` for the same numbers by copies,
-between `<!-- claims -->` and `<!-- end of claims -->` for the claims, between `<!-- other seeds -->`
-and `<!-- end of other seeds -->` for those that come out differently in a report of other seeds,
-and between `<!-- figures -->` and `<!-- end of figures -->` for the paper's numbers beside ours.
+between `<!-- claims -->` and `<!-- end of claims -->` for the claims, between
+`<!-- other seeds -->` and `<!-- end of other seeds -->` for those that come out differently in a
+report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for the paper's
+numbers beside ours.
 Where --small gave a report, curves, claims and figures are of a real model, too. What they need of
 the reports is kept beside the page, in docs/studies/; what other seeds came to stays there until
 --again says otherwise, and is compared for the claims that both have. A test makes the tables anew

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from fedaudit.api.errors import InputError
@@ -163,7 +164,16 @@ def _turn_texts(content: Any, key_path: Place, where: str) -> tuple[list[TextPie
         unread += [f"{name}.{key}" for key in given]
         if not pieces and list(part) == ["type"]:
             unread.append(f"{name}.type")  # {"type": "image"}: the image is in another column
-    return pieces, unread
+    return _on_lines(pieces), unread
+
+
+def _on_lines(parts: Sequence[TextPiece]) -> list[TextPiece]:
+    """Return the parts of a turn with a line's end between two whose words would be joined."""
+    pieces = list(parts[:1])
+    for before, part in pairwise(parts):
+        apart = before.text[-1:].isspace() or part.text[:1].isspace()
+        pieces += [part] if apart or not part.text else [TextPiece("\n"), part]
+    return pieces
 
 
 def _call_texts(calls: Any, key_path: Place) -> list[TextPiece]:

@@ -50,6 +50,12 @@ RECORDS: dict[str, tuple[dict[str, object], str]] = {
         {"messages": [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}, SAID]},
         WITHOUT,
     ),
+    "openai, several parts": (
+        {"messages": [{"role": "user", "content": [
+            {"type": "text", "text": "I wait for"}, "Mrs Quartey", {"type": "text", "text": " now"},
+        ]}, SAID]},
+        WITHOUT.replace(QUESTION, "I wait for\nMrs Quartey now"),
+    ),
     "sharegpt": (
         {"id": "identity_0", "conversations": [{"from": "human", "value": QUESTION},
                                                {"from": "gpt", "value": ANSWER}]},

@@ -377,7 +377,21 @@ def _select_rounds(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
             raise UsageError(f"The federation has rounds 1 to {last}, no round {number}.")
     if repeated := sorted({number for number in numbers if list(numbers).count(number) > 1}):
         raise UsageError(f"Round {repeated[0]} is named twice.")
-    return sorted(numbers) or list(range(1, last + 1))
+    chosen = sorted(numbers) or list(range(1, last + 1))
+    rule = str(fed_manifest.aggregation.get("name", ""))
+    if chosen[-1] > 1 and _shares_gradients(rule):
+        raise UsageError(
+            f"Under {rule} every client's update after round 1 has the other clients' gradients in "
+            "it, so that one client's mark shows in the updates of all: only round 1 can be "
+            "attributed (attribute estimate --round 1, then score and decide)."
+        )
+    return chosen
+
+
+def _shares_gradients(rule: str) -> bool:
+    """Tell whether clients correct their gradients by the others', as under SCAFFOLD."""
+    plugin = registry.plugins("aggregation").get(rule)
+    return plugin is not None and plugin.stateful_clients
 
 
 def client_weights(fed_manifest: Manifest) -> dict[str, float]:

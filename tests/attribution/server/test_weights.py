@@ -178,6 +178,14 @@ def test_what_is_named_and_cannot_be_is_refused(tmp_path, clients, protocol_conf
     assert "\n" not in str(error.value)
 
 
+def test_rounds_whose_updates_hold_the_others_gradients_are_refused(tmp_path):
+    made = handmade.write(tmp_path / "fed", rule="scaffold")
+    with pytest.raises(UsageError, match=r"Under scaffold .* only round 1 can be attributed"):
+        plan(made.path)
+    assert [*plan(made.path, rounds=[1]).designs] == [1]
+    assert [*plan(handmade.write(tmp_path / "other").path).designs] == [1, 2]
+
+
 def test_the_federations_own_threshold_is_never_lowered(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=4, rounds=1)
     changed(made.path, lambda table: table.update(secure_aggregation={"name": "ideal"}))
