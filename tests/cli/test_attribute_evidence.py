@@ -112,7 +112,7 @@ def test_commitments_that_the_ledger_does_not_know_flag_nobody(run, fed):
     rewrite(own, lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
     assert run(*words, "--out", "p").code == 7
     assert report("p")["findings"] == []
-    says = "mark m0 is uncommitted: the ledger recorded another file of commitments"
+    says = "mark m0 is uncommitted: the server noted another file of commitments"
     assert any(says in limit for limit in report("p")["limits"])
     # Of a file that did not lie in the folder the ledger says nothing.
     assert run(*words, "--commitments", "public.json", "--out", "q").code == 1

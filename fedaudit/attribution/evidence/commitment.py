@@ -66,7 +66,7 @@ class CommitmentCheck:
     noted: bool = False
     """Whether the server noted this very file with the first sum, as the estimates say."""
     replaced: bool = False
-    """Whether the ledger has another hash of the file, from when the first sum was asked for."""
+    """Whether the server noted another file with the first sum, by its ledger or the estimates."""
 
     @property
     def late(self) -> str:
@@ -126,9 +126,11 @@ def check(path: Path, marks: Iterable[str]) -> None:
 def check_commitments(scores: Scores, path: Path, noted: str = "") -> CommitmentCheck:
     """Return the marks of scores, compared with the commitments in `path`.
 
-    `noted` is the file's SHA-256 that a ledger noted when the first sum was asked for.
+    `noted` is the file's SHA-256 that a ledger noted when the first sum was asked for; without it,
+    that of the scores counts.
     """
     published = files.read(path)
+    first = noted or scores.noted
     digests = {c.id: c.sha256 for c in published.commitments}
     matching = (mark for mark, digest in scores.commitments.items() if digests.get(mark) == digest)
     return CommitmentCheck(
@@ -139,7 +141,7 @@ def check_commitments(scores: Scores, path: Path, noted: str = "") -> Commitment
         asked=scores.asked,
         trained=scores.trained,
         noted=bool(scores.noted) and sha256(path) == scores.noted,
-        replaced=bool(noted) and sha256(path) != noted,
+        replaced=bool(first) and sha256(path) != first,
     )
 
 
@@ -218,7 +220,7 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
 
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
     if status.replaced:
-        return "the ledger recorded another file of commitments with the first sum (SHA-256)"
+        return "the server noted another file of commitments with the first sum (SHA-256)"
     if mark in status.matching and status.unproven:
         return f"{status.unproven}, and no entry of the server's ledger vouches for them"
     if mark in status.matching:

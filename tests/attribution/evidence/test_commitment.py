@@ -371,7 +371,7 @@ def test_commitments_are_of_before_training_only_against_the_servers_times(
     path = tmp_path / "c.json"
     commitments.write(Commitments(made=made, commitments=tuple(public(("m0", 0)))), path)
     scores = replace(
-        measured({}), asked=asked, trained=trained, noted=sha256(path) if noted else "0" * 64
+        measured({}), asked=asked, trained=trained, noted=sha256(path) if noted else ""
     )
     status = commitment.check_commitments(scores, path)
     told = " ".join(commitment.key_caveats(scores, status, opened=True))
@@ -423,7 +423,7 @@ def test_commitments_without_a_time_flag_only_where_the_server_noted_them(
     scores = replace(
         measured({("a", "m0"): 9.0}),
         asked=asked,
-        noted=sha256(tmp_path / "public.json") if noted else "0" * 64,
+        noted=sha256(tmp_path / "public.json") if noted else "",
     )
     report = decided(scores, tmp_path, own.commitments, made=made)
     assert report["verdict"]["status"] == ("fail" if noted else "inconclusive")
@@ -448,3 +448,15 @@ def test_the_verdict_goes_by_the_rows(tmp_path):
     from fedaudit.report.verdict.recheck import judged_rows
 
     assert verdict(*judged_rows(report))["status"] == report["verdict"]["status"] == "inconclusive"
+
+
+def test_commitments_other_than_those_that_the_server_noted_flag_nobody(tmp_path):
+    own = Commitments(made=EARLY, commitments=tuple(public(("m0", 0))))
+    commitments.write(own, tmp_path / "public.json")
+    scores = replace(measured({("a", "m0"): 9.0}), asked=MIDDLE)
+    assert decided(scores, tmp_path, own.commitments, made=EARLY)["verdict"]["status"] == "fail"
+    another = replace(scores, noted="0" * 64)
+    report = decided(another, tmp_path, own.commitments, made=EARLY)
+    assert (report["verdict"]["status"], report["findings"]) == ("inconclusive", [])
+    reason = "mark m0 is uncommitted: the server noted another file of commitments"
+    assert any(limit.startswith(reason) for limit in report["limits"])
