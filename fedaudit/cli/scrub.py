@@ -121,8 +121,8 @@ def scrub(
             "have them masked.",
             quiet=quiet,
         )
-    left = done.remaining or done.pii_in_ids or done.people_as_fields or done.cut
-    return 1 if strict and left else 0
+    left = [done.remaining, done.pii_in_ids, done.people_as_fields, done.cut, done.numbers]
+    return 1 if strict and any(left) else 0
 
 
 def _check_json(json: Path | None, request: "ScrubRequest") -> None:

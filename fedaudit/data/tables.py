@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import InputError
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.formats import ALIASES
+from fedaudit.pii.field_names import shown_name
 from fedaudit.system import sandbox
 from fedaudit.system.documents import MOST_VALUES, check_size
 from fedaudit.system.files import open_regular
@@ -212,7 +213,7 @@ def _check_header(header: Sequence[str], path: Path) -> None:
             "'instruction', 'messages' or 'prefix' among them."
         )
     if (name := Counter(header).most_common(1)[0])[1] > 1:
-        raise InputError(f"{path}, line 1: the header has {name[0]!r} twice.")
+        raise InputError(f"{path}, line 1: the header has {shown_name(name[0])!r} twice.")
 
 
 def _cell(name: str, cell: str, where: str) -> Any:

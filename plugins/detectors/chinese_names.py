@@ -300,6 +300,7 @@ def _is_addressed(text: str, start: int, end: int, surname: int) -> bool:
         not previous
         or not re.match(f"[{HAN}]", previous)
         or previous in NO_GIVEN_NAME + "请找给由是见问让叫日天午晚后床"
+        or text.endswith(BEFORE_NAMES, 0, start)
     )
 
 

@@ -69,7 +69,7 @@ WRAPPED, LEAST_MORE = 50, 10
 next line has so many letters behind its first word."""
 
 _UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
-_HYPHEN, _SPACE = "'’ʼ`\\-\u2010\u2011", "[ \u00a0\u202f]"
+_HYPHEN, _SPACE = "'‘’ʼ′`\\-\u2010\u2011", "[ \u00a0\u202f]"
 # What cannot end otherwise is atomic: else a long run of hyphens takes time without end.
 _WORD = rf"(?>{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+|–{_UPPER}{_LETTER}+)*)"
 _INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
@@ -390,7 +390,7 @@ class _Cells:
         if dashed := _DASHED.search(before):
             return f"{dashed['role'].lower()} -"
         if _SIGNED_OFF.search(before):
-            return "signature"
+            return "signed -"
         match = _LABEL.search(before) or _CARE_OF.search(before)
         if match is None and whole:
             match = _HEADER.fullmatch(before)
@@ -992,7 +992,9 @@ def _is_labelled(words: Sequence[_Piece], lists: NameLists, context: _Context) -
     if context.label in OF_FIRMS and context.before.strip() and not _has_ending(words[-1].key):
         return False  # "Client: Quantum Leap"; in a column called so the rows around it count
     loose = context.label in LOOSE_LABELS or context.label.endswith("-")
-    enough = len(words) > 1 or not loose or _has_ending(words[0].key)
+    if not loose:  # "Odalric Penhallurick", but not "Abdominal Distension"
+        return not (any(_is_common(w, lists) for w in words) or all(map(_looks_common, words)))
+    enough = len(words) > 1 or _has_ending(words[0].key)
     return enough and not any(map(_looks_common, words))
 
 

@@ -156,7 +156,7 @@ def test_numbers_in_personal_fields_are_named(run):
     Path("in.jsonl").write_text(json.dumps(fields))
     done = run("scrub", "in.jsonl", "out.jsonl", "--strict", "--json", "counts.json")
     said = "Not masked, for they are numbers rather than text: 'meta.ssn' (1 record), 'phone' (1"
-    assert done.code == 0
+    assert done.code == 1
     assert said in " ".join(done.err.split())
     assert json.loads(Path("counts.json").read_text())["numbers"] == {"meta.ssn": 1, "phone": 1}
     Path("in.jsonl").write_text(json.dumps({"text": "x", "phone": "7700900123", "age": 44}))

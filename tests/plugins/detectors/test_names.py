@@ -287,6 +287,12 @@ CASES = {
         "the dr said the mr box is empty",
         "the sr. Engineer, the prof level and the dr room",
     ],
+    "unlisted names behind a label, also such as end like nouns": [
+        "name: {Odalric Penhallurick}\nPatient: {Thessaly Fennicall}",
+        "Name: Abdominal Distension\nSeen: Bilateral Crepitation",
+        "the applicant, Mr {O‘Grady}",
+        "患者{王}先生入院",
+    ],
     "relatives in other languages": [
         "su hija {Lucía} y su marido {Íñigo}; sa fille {Chloé}, son mari {Gaël}",
         "Suo marito {Gualtiero}; zijn dochter {Femke}; Your daughter {Jin-ah} was seen.",
