@@ -391,7 +391,7 @@ def _select_rounds(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
 def _shares_gradients(rule: str) -> bool:
     """Tell whether clients correct their gradients by the others', as under SCAFFOLD."""
     plugin = registry.plugins("aggregation").get(rule)
-    return plugin is not None and plugin.stateful_clients
+    return plugin is not None and issubclass(plugin, Aggregator) and plugin.stateful_clients
 
 
 def client_weights(fed_manifest: Manifest) -> dict[str, float]:
