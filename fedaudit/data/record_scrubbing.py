@@ -243,8 +243,9 @@ def names_masked_string(marked: MarkedRecord, chosen: Chosen) -> bool:
     pairs = [pair for document in marked.documents() for pair in document.strings()]
     masked_strings = {normalize(string) for string, label in pairs if chosen(label)}
     sought = {form for string in masked_strings for form in (string, *forms(string)) if form}
-    document = marked.document
-    around = [value for value in (document.id, document.group, document.task) if value]
+    given = marked.record.content.names  # a record without an id is called by its digest
+    fields = (getattr(marked.document, f) for f in ("id", "group", "task") if f in given)
+    around = [value for value in fields if value]
     read = "\n".join(form for value in around for form in (normalize(value), *readings(value)))
     return any(form in read for form in sought)
 

@@ -131,6 +131,16 @@ def test_data_in_ids_are_told_of(run):
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 
+def test_what_a_record_without_an_id_is_called_by_is_no_id_of_it(run):
+    lines = [
+        {"text": f"Aged {age} now.", "pii": [{"start": 5, "end": 6, "label": "AGE"}]}
+        for age in range(10)
+    ]
+    Path("in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict")
+    assert (done.code, "ids, groups or tasks" in done.out) == (0, False)
+
+
 def test_labels_in_no_category_are_named(run):
     spans = [{"start": n, "end": n + 1, "label": at} for n, at in ((0, "PERSON"), (2, "ZED"))]
     Path("in.jsonl").write_text(json.dumps({"text": "x y", "pii": spans}))
