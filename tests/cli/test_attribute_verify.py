@@ -322,6 +322,17 @@ def test_the_accuseds_own_commitments_are_compared(run, bundle):
     run.refused(3, *words, says="There is no file of commitments none.json")
 
 
+def test_commitments_that_the_server_noted_are_its_own_word(run, bundle):
+    public = Path("public.json")
+    rewrite("est/estimates.json", lambda table: table.update(noted=sha256(public)))
+    Path("s.json").unlink()
+    score(run)
+    assert decide(run, "--commitments", public, out="p").code == 1
+    assert pack(run, "p", "q").code == 0
+    told = " ".join(verify(run, bundle="q", informed=False).out.split())
+    assert "not checked: commitments as published (the bundle's own file, the server's by" in told
+
+
 def score_two_early_marks(run):
     """Publish two marks, dated before the estimates, which are older than this test; score."""
     handmade.marks(Path("marks.json"), count=2)

@@ -343,12 +343,10 @@ def _compare_published(
         return replace(check, state="differs") if published else replace(check, rests=rests)
     ours = commitments_file.read(bundled)
     count = len(ours.commitments)
-    if published is None and sha256(bundled) == scores.noted:
-        why = f"{count:,}, as the server noted them with the first sum, by the estimates"
-        return replace(check, state="same", why=why)
     if published is None:
+        noted = ", the server's by the estimates" if sha256(bundled) == scores.noted else ""
         why = (
-            f"the bundle's own file, {count:,} of SHA-256 {sha256(bundled)}: give with "
+            f"the bundle's own file{noted}, {count:,} of SHA-256 {sha256(bundled)}: give with "
             "--commitments the one that you received before training"
         )
         return replace(check, why=why, rests=rests)
